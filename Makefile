@@ -1,0 +1,42 @@
+# The two commands: `make reproduce` and `make test`. Every target sets up what it needs.
+PYTHON ?= python3.11
+BIN := .venv/bin
+# One thread per process: two threads on two busy cores can be several times slower than one.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup reproduce test test-all lint format clean
+
+help:
+	@echo "make reproduce   train Arch1 and Arch2 on digits, print the errors, draw the invariance picture"
+	@echo "make test        the tests, with coverage; also builds the wheel and imports from it"
+	@echo "make test-all    the slow and GPU tests too"
+	@echo "make lint        ruff and pyright"
+
+setup: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv || python3 -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+reproduce: setup
+	$(BIN)/python examples/digits.py
+	$(BIN)/python examples/invariance.py --out results/invariance.png
+
+test: setup
+	$(BIN)/python -m pytest --cov --cov-report=term
+
+test-all: setup
+	$(BIN)/python -m pytest --cov --cov-report=term -m ''
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv build dist results .pytest_cache .ruff_cache .coverage

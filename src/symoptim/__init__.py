@@ -1,0 +1,24 @@
+"""Optimizers whose steps do not depend on how a network happens to be scaled."""
+
+from importlib.metadata import version
+
+from symoptim import models as models
+from symoptim.models.balance import balance_ as balance_
+from symoptim.optim.chart import invariant as invariant
+from symoptim.optim.groups import param_groups as param_groups
+from symoptim.optim.sgd import ScaledSGD as ScaledSGD
+from symoptim.optim.sgd import UnitNormSGD as UnitNormSGD
+from symoptim.routing import Role as Role
+from symoptim.schedules.bold_driver import BoldDriver as BoldDriver
+
+__version__ = version("symoptim")
+__all__ = [
+    "BoldDriver",
+    "Role",
+    "ScaledSGD",
+    "UnitNormSGD",
+    "balance_",
+    "invariant",
+    "models",
+    "param_groups",
+]

@@ -1,0 +1,33 @@
+"""Every exception and warning this package raises on purpose.
+
+Each also is the builtin kind PyTorch users already catch (``ValueError``, ``RuntimeError``), so
+``except ValueError`` around an optimizer's constructor works as it does with ``torch.optim``.
+"""
+
+
+class SymoptimError(Exception):
+    """Base of every error of this package."""
+
+
+class OptionError(SymoptimError, ValueError):
+    """An option has a value its rule forbids."""
+
+
+class ZeroFilterError(SymoptimError, ValueError):
+    """A filter is zero, so it has no direction to keep."""
+
+
+class GradientError(SymoptimError, RuntimeError):
+    """A gradient is of a kind the updates are not defined for."""
+
+
+class LayoutError(SymoptimError, RuntimeError):
+    """A distributed tensor is laid out in a way the updates cannot handle."""
+
+
+class CheckpointError(SymoptimError, ValueError):
+    """A saved state belongs to other parameters or another geometry."""
+
+
+class ZeroFilterWarning(UserWarning):
+    """A filter is zero; the scaled metric will leave it where it is."""

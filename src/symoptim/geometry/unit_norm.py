@@ -1,0 +1,72 @@
+r"""Filters on the unit sphere: tangent vectors, and two ways to walk along one.
+
+A filter w with :math:`|w| = 1` can only turn. Its tangent space is everything orthogonal to it; a step
+along a tangent vector is taken straight and pulled back (:func:`retract`), or along the great circle
+(:func:`exponential_map`); the two agree to second order.
+
+All arguments are ``(*batch, o, i)`` for rows; other filters differ only in ``over``; see :mod:`.filters`.
+"""
+
+import torch
+from torch import Tensor
+
+from symoptim.geometry.filters import ROWS, Axes, has_unit_norm, inner, norm
+
+
+def project_to_tangent(w: Tensor, v: Tensor, over: Axes = ROWS) -> Tensor:
+    r"""Part of ``v`` orthogonal to the unit filters ``w``: :math:`V - \operatorname{diag}(V W^\top) W`.
+
+    Applied to a gradient it is the gradient on the sphere (arXiv:1511.01754, Table 1, UN). Applied to a
+    tangent vector of *another* point it carries that vector here: the transport a momentum buffer needs.
+
+    >>> project_to_tangent(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 3.0]]))
+    tensor([[0., 3.]])
+    """
+    return v - inner(w, v, over) * w
+
+
+transport = project_to_tangent
+"""``transport(w, v)`` carries a tangent vector ``v`` of another point to ``w``, by projection."""
+
+
+def normalize(w: Tensor, over: Axes = ROWS) -> Tensor:
+    r"""Divide every filter by its norm: :math:`w / |w|`. A zero filter gives NaN.
+
+    >>> normalize(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    return w / norm(w, over)
+
+
+def normalize_once(w: Tensor, over: Axes = ROWS) -> Tensor:
+    """Like :func:`normalize`, but filters already of unit norm stay bit-identical.
+
+    >>> w = torch.tensor([[0.6, 0.8]])
+    >>> torch.equal(normalize_once(w), w), normalize_once(5 * w)
+    (True, tensor([[0.6000, 0.8000]]))
+    """
+    return torch.where(has_unit_norm(w, over), w, normalize(w, over))
+
+
+def retract(w: Tensor, v: Tensor, over: Axes = ROWS) -> Tensor:
+    r"""Step straight along the tangent vector ``v``, then back to the sphere: :math:`(w + v)/|w + v|`.
+
+    :math:`|w + v| \ge 1` for a tangent ``v``, so the division is always safe (arXiv:1511.01754, eq. 9).
+
+    >>> retract(torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]]))
+    tensor([[0.7071, 0.7071]])
+    """
+    return normalize(w + v, over)
+
+
+def exponential_map(w: Tensor, v: Tensor, over: Axes = ROWS) -> Tensor:
+    r"""Walk the great circle from ``w`` along ``v`` for the length of ``v``.
+
+    .. math:: \cos(|v|)\, w + \frac{\sin |v|}{|v|}\, v
+
+    >>> quarter = torch.tensor([[0.0, torch.pi / 2]])
+    >>> exponential_map(torch.tensor([[1.0, 0.0]]), quarter).round(decimals=6).abs()
+    tensor([[0., 1.]])
+    """
+    length = norm(v, over)
+    return torch.cos(length) * w + torch.sinc(length / torch.pi) * v

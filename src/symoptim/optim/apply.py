@@ -1,0 +1,111 @@
+"""Apply an update to many parameters: one by one, or all of one shape at once.
+
+Both call the same pure step. A batch axis is all it takes to step a stack of equal shapes together, so
+the ``foreach`` way is no second implementation: fewer, larger operations for one more copy of the data.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from symoptim.geometry.distributed import is_distributed
+from symoptim.geometry.filters import Axes, update_dtype
+from symoptim.optim.precision import State, destinations, working_weights
+from symoptim.updates.catalog import Update
+from symoptim.updates.step import Rate, StepOptions, step
+
+
+class Job(NamedTuple):
+    """A parameter with a gradient, its state, and the axes its filters extend over."""
+
+    parameter: Tensor
+    gradient: Tensor
+    state: State
+    over: Axes
+
+
+def apply_each(
+    jobs: Iterable[Job], update: Update, options: StepOptions, *, differentiable: bool = False
+) -> None:
+    """Step every parameter on its own.
+
+    Args:
+        jobs: what to step.
+        update: how.
+        options: rate, momentum, decay.
+        differentiable: step from copies, because autograd needs the old values after they are overwritten.
+    """
+    for job in jobs:
+        weights = working_weights(job.parameter, job.state, update, job.over)
+        buffer = _buffer(job.state, weights) if options.momentum else None
+        if differentiable:
+            weights = weights.clone()
+            buffer = None if buffer is None else buffer.clone()
+        gradient = job.gradient.to(weights.dtype)
+        stepped = step(update, weights, gradient, options, buffer=buffer, over=job.over)
+        if stepped.buffer is not None:
+            job.state["momentum_buffer"].copy_(stepped.buffer)
+        for destination in destinations(job.parameter, job.state):
+            destination.copy_(stepped.weights)
+
+
+def apply_stacked(jobs: Iterable[Job], update: Update, options: StepOptions) -> None:
+    """Step all parameters of one shape together; distributed ones, which do not stack, one by one.
+
+    Args:
+        jobs: what to step.
+        update: how.
+        options: rate, momentum, decay.
+    """
+    stacks: dict[object, list[Job]] = {}
+    for job in jobs:
+        alone = id(job.parameter) if is_distributed(job.parameter) else None
+        kind = (job.parameter.shape, job.parameter.dtype, job.parameter.device, job.over, alone)
+        stacks.setdefault(kind, []).append(job)
+    for stack in stacks.values():
+        if len(stack) == 1:
+            apply_each(stack, update, options)
+        else:
+            _apply_stack(stack, update, options)
+
+
+def _apply_stack(jobs: list[Job], update: Update, options: StepOptions) -> None:
+    weights = [working_weights(job.parameter, job.state, update, job.over) for job in jobs]
+    buffers = (
+        [_buffer(job.state, w) for job, w in zip(jobs, weights, strict=True)] if options.momentum else []
+    )
+    stepped = step(
+        update,
+        torch.stack(weights),
+        torch.stack([job.gradient for job in jobs]).to(update_dtype(jobs[0].parameter.dtype)),
+        options,
+        buffer=torch.stack(buffers) if buffers else None,
+        over=jobs[0].over,
+    )
+    if stepped.buffer is not None:
+        _copy_all(buffers, stepped.buffer.unbind())
+    for targets in zip(*(destinations(job.parameter, job.state) for job in jobs), strict=True):
+        _copy_all(list(targets), stepped.weights.unbind())
+
+
+def _copy_all(targets: list[Tensor], values: tuple[Tensor, ...]) -> None:
+    # What torch's own foreach optimizers use; there is no public name for it.
+    torch._foreach_copy_(targets, values)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
+
+
+def _buffer(state: State, weights: Tensor) -> Tensor:
+    """Momentum buffer of a parameter, zero before the first step; kept in place for captured graphs."""
+    if "momentum_buffer" not in state:
+        state["momentum_buffer"] = torch.zeros_like(weights, memory_format=torch.preserve_format)
+    return state["momentum_buffer"]
+
+
+def rate_for(lr: Rate, device: torch.device) -> Rate:
+    """Rate as the pure step wants it: no axes, and on the device of the weights unless on the host."""
+    if not isinstance(lr, Tensor):
+        return lr
+    scalar = lr.reshape(())
+    # A host scalar enters kernels as an argument; moving it would wait for the device.
+    return scalar if scalar.device.type == "cpu" else scalar.to(device)

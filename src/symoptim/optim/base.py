@@ -1,0 +1,214 @@
+"""What the optimizers share: groups, closure, state and its saving. No formula is here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT
+
+from symoptim.errors import CheckpointError, OptionError
+from symoptim.geometry.distributed import is_distributed
+from symoptim.geometry.filters import update_dtype
+from symoptim.optim.apply import Job, apply_each, apply_stacked, rate_for
+from symoptim.optim.checks import Group, check_gradients, check_options, check_parameters, labelled
+from symoptim.optim.precision import restore_precision
+from symoptim.routing import Geometry, axes_of
+from symoptim.updates.catalog import Update
+from symoptim.updates.step import Rate, StepOptions
+
+
+class GeometricSGD(Optimizer):
+    """SGD whose update depends on the geometry of each parameter group.
+
+    A subclass says which update each geometry gets, and which weights it refuses.
+
+    Gradients are never written to. Parameters of less than 32 bits keep a float32 master copy in the
+    state (``"master"``), and their momentum is float32 too.
+    """
+
+    updates: ClassVar[Mapping[Geometry, Update]]
+
+    _constructing = False
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Rate = 1e-3,
+        momentum: float = 0.0,
+        *,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        """Take parameters, or groups of them, and the options of a step.
+
+        Args:
+            params: groups of :func:`symoptim.param_groups`, or any parameters or groups ``torch.optim``
+                takes; a group's ``"geometry"`` is ``"rows"`` (the default), ``"columns"`` or ``"plain"``,
+                its ``"axis"`` the axis that counts outputs: 0, or 1 for transposed convolutions.
+            lr: rate, a number or a 1-element Tensor.
+            momentum: momentum factor; the buffer lives in update space. The first step with momentum is
+                the step without (with ``nesterov``, 1 + momentum times it, as in ``torch.optim.SGD``).
+            nesterov: look ahead along the momentum.
+            weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
+            maximize: ascend instead of descend.
+            foreach: step all parameters of one shape together; by default on accelerators only.
+            capturable: keep the rate as a tensor beside the parameters, so that a captured CUDA graph
+                follows a scheduler. The step never waits for the device and can always be captured.
+            differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
+        """
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "geometry": "rows",
+            "axis": 0,
+        }
+        # Weights are touched only once every group has been accepted.
+        self._constructing = True
+        super().__init__(params, defaults)
+        self._constructing = False
+        for group in self.param_groups:
+            self._start(group)
+
+    def _check(self, group: Group) -> None:
+        """Refuse a group this optimizer cannot serve."""
+        check_options(group)
+        check_parameters(group)
+        if group["differentiable"]:
+            for name, parameter in labelled(group):
+                if parameter.dtype != update_dtype(parameter.dtype):
+                    raise OptionError(
+                        f"{name} has dtype {parameter.dtype}, which is updated through a float32 copy that "
+                        "autograd cannot follow; differentiable=True needs float32 or float64"
+                    )
+
+    @torch.no_grad()
+    def _start(self, group: Group) -> None:
+        """Bring the weights of an accepted group to where the update can begin."""
+        update = self.updates[group["geometry"]]
+        for parameter in group["params"]:
+            if parameter.requires_grad and not parameter.is_meta and parameter.ndim > 1:
+                over = axes_of(group["geometry"], group["axis"], parameter.ndim)
+                wide = parameter.to(update_dtype(parameter.dtype))
+                started = update.start(wide, over)
+                if started is not wide:
+                    parameter.copy_(started)
+        if group["capturable"]:
+            group["lr"] = _device_rate(group)
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group; one that is refused leaves the optimizer and all weights as they were."""
+        # A copy: torch writes the defaults into the group, and the caller may build a second optimizer of it.
+        super().add_param_group(dict(param_group))
+        try:
+            self._check(self.param_groups[-1])
+        except Exception:
+            self.param_groups.pop()
+            raise
+        if not self._constructing:
+            self._start(self.param_groups[-1])
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Take one step.
+
+        Args:
+            closure: reevaluates the model and returns the loss.
+
+        Returns:
+            The loss of the closure, if there is one.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        check_gradients(self.param_groups)
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            for group in self.param_groups:
+                self._step_group(group)
+        return loss
+
+    def _step_group(self, group: Group) -> None:
+        update = self.updates[group["geometry"]]
+        by_device: dict[torch.device, list[Job]] = {}
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                over = axes_of(group["geometry"], group["axis"], parameter.ndim)
+                job = Job(parameter, parameter.grad, self.state[parameter], over)
+                by_device.setdefault(parameter.device, []).append(job)
+        for device, jobs in by_device.items():
+            options = StepOptions(
+                lr=rate_for(group["lr"], device),
+                momentum=group["momentum"],
+                nesterov=group["nesterov"],
+                weight_decay=group["weight_decay"],
+                maximize=group["maximize"],
+            )
+            if _wants_foreach(group, device, jobs):
+                apply_stacked(jobs, update, options)
+            else:
+                apply_each(jobs, update, options, differentiable=group["differentiable"])
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a saved state; one saved for another geometry is refused and changes nothing."""
+        loaded: list[dict[str, Any]] = []
+
+        def look(_: Optimizer, final: dict[str, Any]) -> None:
+            _require_same_geometry(self.param_groups, final["param_groups"])
+            loaded.append(final)
+
+        handle = self.register_load_state_dict_pre_hook(look)
+        geometry = [{key: group[key] for key in ("geometry", "axis")} for group in self.param_groups]
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            handle.remove()
+        restore_precision(self, loaded[0])
+        for group, kept in zip(self.param_groups, geometry, strict=True):
+            group.update(kept)
+            if group["capturable"]:
+                group["lr"] = _device_rate(group)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+
+
+def _require_same_geometry(groups: list[Group], saved: list[Group]) -> None:
+    """Refuse a saved state whose groups have another geometry; one without any (torch's SGD) is fine."""
+    for index, (group, other) in enumerate(zip(groups, saved, strict=False)):
+        for key in ("geometry", "axis"):
+            if other.get(key, group[key]) != group[key]:
+                raise CheckpointError(
+                    f"group {index} has {key} {group[key]!r}, the saved state has {other[key]!r}: its "
+                    "momentum means something else; build the optimizer with the groups it was saved with"
+                )
+
+
+def _device_rate(group: Group) -> Rate:
+    """Rate as a tensor beside the parameters, which captured graphs read and schedulers change in place."""
+    if isinstance(group["lr"], Tensor) or not group["params"]:
+        return group["lr"]
+    first: Tensor = group["params"][0]
+    return torch.tensor(group["lr"], dtype=update_dtype(first.dtype), device=first.device)
+
+
+def _wants_foreach(group: Group, device: torch.device, jobs: list[Job]) -> bool:
+    """What was asked for; if nothing was, stack on accelerators, where launches cost more than copies."""
+    if group["foreach"] is not None:
+        return group["foreach"]
+    if group["differentiable"] or any(is_distributed(job.parameter) for job in jobs):
+        return False
+    return device.type != "cpu"

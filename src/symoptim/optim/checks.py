@@ -1,0 +1,107 @@
+"""Everything an optimizer refuses, with the value, the rule and the way out.
+
+Options and parameters are looked at when they are added, gradients (by kind, never by value) before a
+step changes anything: a step that is refused leaves weights and state as they were.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from symoptim.errors import GradientError, OptionError
+from symoptim.geometry.filters import is_zero
+from symoptim.optim.layout import require_layout, require_same_layout, whole
+from symoptim.routing import axes_of, require_geometry
+
+Group = dict[str, Any]
+
+
+def labelled(group: Group) -> Iterator[tuple[str, Tensor]]:
+    """Parameters of a group with the words that name them in messages."""
+    names = group.get("param_names")
+    for index, parameter in enumerate(group["params"]):
+        yield f"parameter '{names[index]}'" if names else f"parameter {index} of its group", parameter
+
+
+def check_options(group: Group) -> None:
+    """Refuse a group whose options break their rules."""
+    check_rate(group["lr"])
+    for name in ("momentum", "weight_decay"):
+        if not 0 <= group[name] < math.inf:
+            raise OptionError(f"{name} must be a finite number >= 0, got {group[name]}")
+    if group["nesterov"] and not group["momentum"]:
+        raise OptionError("nesterov=True needs momentum > 0, got momentum=0")
+    if group["foreach"] and group["differentiable"]:
+        raise OptionError(
+            "foreach=True and differentiable=True cannot be combined: the foreach step writes its "
+            "results in place, which autograd cannot follow; leave foreach at None"
+        )
+
+
+def check_rate(lr: object) -> None:
+    """Refuse a rate that is not one finite number >= 0."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise OptionError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}")
+    if not isinstance(lr, Tensor | float | int) or isinstance(lr, bool):
+        raise OptionError(f"lr must be a number or a 1-element Tensor, got {lr!r}")
+    if not 0 <= float(lr) < math.inf:
+        raise OptionError(f"lr must be a finite number >= 0, got {float(lr)}")
+
+
+def check_parameters(group: Group) -> None:
+    """Refuse parameters that do not have the geometry their group claims."""
+    require_geometry(group["geometry"])
+    if group["axis"] not in (0, 1):
+        raise OptionError(f"axis must be 0 or 1, the axis that counts output filters; got {group['axis']}")
+    for name, parameter in labelled(group):
+        require_layout(parameter, name)
+        if not parameter.is_floating_point():
+            raise OptionError(f"{name} has dtype {parameter.dtype}; only real floating point can be updated")
+        if group["geometry"] != "plain" and parameter.ndim < 2:
+            raise OptionError(
+                f"{name} has shape {tuple(parameter.shape)}, but geometry '{group['geometry']}' needs at "
+                "least 2 axes: put biases and norm parameters into a group with geometry='plain', or let "
+                "symoptim.param_groups(model) sort them"
+            )
+
+
+def check_gradients(groups: list[Group]) -> None:
+    """Refuse sparse, complex and oddly laid out gradients before anything is changed."""
+    for group in groups:
+        for name, parameter in labelled(group):
+            gradient = parameter.grad
+            if gradient is None:
+                continue
+            if gradient.layout is not torch.strided:
+                raise GradientError(
+                    f"the gradient of {name} is sparse ({gradient.layout}); filter norms need dense "
+                    "gradients: use sparse=False, or give that parameter to torch.optim.SparseAdam"
+                )
+            if gradient.is_complex():
+                raise GradientError(f"the gradient of {name} is complex; only real ones can be used")
+            require_same_layout(parameter, gradient, name)
+
+
+def zero_filters(group: Group) -> Iterator[tuple[str, list[int]]]:
+    """Parameters of a group that have zero filters, with the indices of those filters."""
+    for name, parameter in labelled(group):
+        if parameter.is_meta or not parameter.numel():
+            continue  # nothing to look at yet, or nothing at all
+        over = axes_of(group["geometry"], group["axis"], parameter.ndim)
+        mask = whole(is_zero(parameter.detach(), over)).flatten()
+        zero = [int(index) for index in mask.nonzero()]
+        if zero:
+            yield name, zero
+
+
+def some(indices: list[int]) -> str:
+    """The first few of a list of indices, in words.
+
+    >>> some([3]), some(list(range(9)))
+    ('3', '0, 1, 2, 3 and 5 more')
+    """
+    shown = ", ".join(map(str, indices[:4]))
+    return shown if len(indices) <= 4 else f"{shown} and {len(indices) - 4} more"

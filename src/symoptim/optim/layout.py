@@ -1,0 +1,38 @@
+"""Distributed tensors: which layouts the updates are right for.
+
+Every formula is element-wise but for sums over a filter, and those add up the pieces of a sharded axis
+(:mod:`symoptim.geometry.distributed`). So any mix of sharded and replicated axes gives the single-process
+result, uneven shards included. What is left out: partial values, which are not weights yet.
+"""
+
+from torch import Tensor
+
+from symoptim.errors import LayoutError
+from symoptim.geometry.distributed import is_distributed
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor itself, gathered if it is spread over processes."""
+    return tensor.full_tensor() if is_distributed(tensor) else tensor
+
+
+def require_layout(parameter: Tensor, name: str) -> None:
+    """Refuse a parameter with a placement that is neither sharded nor replicated."""
+    if is_distributed(parameter) and not all(
+        placement.is_shard() or placement.is_replicate() for placement in parameter.placements
+    ):
+        raise LayoutError(
+            f"{name} is laid out as {parameter.placements}; every mesh axis must be Shard or Replicate: "
+            "redistribute it first"
+        )
+
+
+def require_same_layout(parameter: Tensor, gradient: Tensor, name: str) -> None:
+    """Refuse a gradient that is not laid out like its parameter."""
+    ours = parameter.placements if is_distributed(parameter) else None
+    theirs = gradient.placements if is_distributed(gradient) else None
+    if ours != theirs:
+        raise LayoutError(
+            f"the gradient of {name} is laid out as {theirs}, the parameter as {ours}; they must match: "
+            "redistribute the gradient before the step"
+        )

@@ -1,0 +1,55 @@
+"""Master copies: a bfloat16 or float16 parameter is updated in float32 and rounded only to be used.
+
+The copy is kept in the optimizer's state as ``"master"``. Where a parameter no longer is the rounding of
+its copy, somebody changed it from outside (loaded a checkpoint, reset a layer), and the parameter wins.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from symoptim.geometry.filters import Axes, update_dtype
+from symoptim.updates.catalog import Update
+
+State = dict[str, Any]
+
+
+def working_weights(parameter: Tensor, state: State, update: Update, over: Axes) -> Tensor:
+    """Weights to step from: the parameter itself, or its master copy, made on first use."""
+    dtype = update_dtype(parameter.dtype)
+    if dtype == parameter.dtype:
+        return parameter
+    wide = parameter.to(dtype)
+    if "master" not in state:
+        state["master"] = update.start(wide, over).clone()
+        return state["master"]
+    master: Tensor = state["master"]
+    return torch.where(parameter == master.to(parameter.dtype), master, wide)
+
+
+def destinations(parameter: Tensor, state: State) -> Iterator[Tensor]:
+    """Tensors that stepped weights are written to: the master copy if there is one, the parameter."""
+    if parameter.dtype != update_dtype(parameter.dtype):
+        yield state["master"]
+    yield parameter
+
+
+def restore_precision(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
+    """Undo the cast of loaded state to the parameters' own precision that torch makes.
+
+    ``saved`` is the state dict that was loaded. State is kept in the precision of updates; a master copy
+    that belongs to a parameter of full precision is dropped.
+    """
+    places = chain.from_iterable(group["params"] for group in saved["param_groups"])
+    parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
+    for place, parameter in zip(places, parameters, strict=True):
+        dtype = update_dtype(parameter.dtype)
+        for key, value in saved["state"].get(place, {}).items():
+            if isinstance(value, Tensor) and value.is_floating_point():
+                optimizer.state[parameter][key] = value.detach().to(parameter.device, dtype, copy=True)
+        if dtype == parameter.dtype and parameter in optimizer.state:
+            optimizer.state[parameter].pop("master", None)
