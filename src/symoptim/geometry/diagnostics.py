@@ -32,8 +32,10 @@ def equivariance_residual(
     >>> def scaled(x):  # times |w|^2
     ...     return [x[0] - 0.5 * x[0]]
     >>> point = [torch.tensor([2.0])]
-    >>> equivariance_residual(scaled, doubled, point), equivariance_residual(plain, doubled, point)
-    (0.0, 0.1071428582072258)
+    >>> equivariance_residual(scaled, doubled, point)
+    0.0
+    >>> round(equivariance_residual(plain, doubled, point), 4)
+    0.1071
     """
     moved_then_stepped = step(act(point))
     stepped_then_moved = act(step(point))
@@ -56,13 +58,15 @@ def slope(gap: Callable[[float], float], steps: Sequence[float] = (0.1, 0.05, 0.
 def retraction_slope(w: Tensor, v: Tensor, over: Axes = ROWS) -> float:
     """Order of agreement of retraction and exponential map at ``w`` along ``v``: 3 where both are right.
 
-    ``w`` are unit filters; ``v`` is projected to their tangent space first. Use float64.
+    ``w`` are unit filters; ``v`` is projected to their tangent space and scaled to length one at most, so
+    that step sizes are angles. Use float64.
 
     >>> w = torch.tensor([[0.6, 0.8]], dtype=torch.float64)
     >>> round(retraction_slope(w, torch.tensor([[1.0, 0.0]], dtype=torch.float64)), 1)
     3.0
     """
     tangent = project_to_tangent(w, v, over)
+    tangent = tangent / norm(tangent, over).max()
 
     def gap(h: float) -> float:
         return _size(retract(w, h * tangent, over) - exponential_map(w, h * tangent, over))

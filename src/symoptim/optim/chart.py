@@ -13,7 +13,7 @@ AdamW whose path does not depend on the scaling, decoupled weight decay included
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -111,7 +111,7 @@ class Charted(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         check_gradients(self.param_groups)
-        places = list(_places(self.param_groups))
+        places = [place for group in self.param_groups for place in _places(group)]
         try:
             for place in places:
                 place.enter()
@@ -149,17 +149,22 @@ class Place(NamedTuple):
         self.parameter.grad = self.scale * self.gradient
 
 
-def _places(groups: Iterable[Group]) -> Iterable[Place]:
-    for group in groups:
-        if group["geometry"] == "plain":
+def _places(group: Group) -> Iterator[Place]:
+    """Places of a group's parameters; plain ones keep their weights, but their gradients are set aside too.
+
+    Some optimizers write to the gradients they are given (torch's SGD with foreach and nesterov does).
+    """
+    for parameter in group["params"]:
+        if parameter.grad is None:
             continue
-        for parameter in group["params"]:
-            if parameter.grad is not None:
-                weights = parameter.detach().clone()
-                scale = norm(weights, axes_of(group["geometry"], group["axis"], parameter.ndim))
-                # A zero filter has q = 0 and s g = 0, and so stays where it is, as in the scaled metric.
-                coordinates = weights / torch.where(scale == 0, 1, scale)
-                yield Place(parameter, weights, parameter.grad, scale, coordinates)
+        weights = parameter.detach().clone()
+        if group["geometry"] == "plain":
+            scale = torch.ones((), dtype=weights.dtype, device=weights.device)
+        else:
+            scale = norm(weights, axes_of(group["geometry"], group["axis"], parameter.ndim))
+        # A zero filter has q = 0 and s g = 0, and so stays where it is, as in the scaled metric.
+        coordinates = weights / torch.where(scale == 0, 1, scale)
+        yield Place(parameter, weights, parameter.grad, scale, coordinates)
 
 
 def _warn_of_zero_filters(group: Group) -> None:

@@ -47,8 +47,9 @@ def check_rate(lr: object) -> None:
         raise OptionError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}")
     if not isinstance(lr, Tensor | float | int) or isinstance(lr, bool):
         raise OptionError(f"lr must be a number or a 1-element Tensor, got {lr!r}")
-    if not 0 <= float(lr) < math.inf:
-        raise OptionError(f"lr must be a finite number >= 0, got {float(lr)}")
+    value = float(lr.detach() if isinstance(lr, Tensor) else lr)
+    if not 0 <= value < math.inf:
+        raise OptionError(f"lr must be a finite number >= 0, got {value}")
 
 
 def check_parameters(group: Group) -> None:

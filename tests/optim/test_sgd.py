@@ -1,0 +1,222 @@
+"""What holds of ScaledSGD and UnitNormSGD beyond the battery: known limits, precision, rivals."""
+
+import copy
+from collections.abc import Callable
+
+import geoopt
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD
+
+from symoptim import ScaledSGD, UnitNormSGD
+from symoptim.errors import CheckpointError, ZeroFilterWarning
+from symoptim.geometry.unit_norm import normalize
+from symoptim.optim.base import GeometricSGD
+
+OPTIONS = [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"maximize": True}]
+
+
+def gradients(steps: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(steps, *shape, generator=torch.Generator().manual_seed(7), dtype=dtype)
+
+
+def train(optimizer: torch.optim.Optimizer, weight: Tensor, grads: Tensor) -> None:
+    for g in grads:
+        weight.grad = g.clone()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+def test_plain_groups_are_torchs_sgd(kind: type[GeometricSGD], options: dict[str, float]) -> None:
+    ours, theirs = nn.Parameter(torch.randn(5, 3, dtype=torch.float64)), nn.Parameter(torch.empty(0))
+    theirs.data = ours.data.clone()
+    grads = gradients(20, 5, 3)
+    train(kind([{"params": ours, "geometry": "plain"}], lr=0.1, **options), ours, grads)
+    train(SGD([theirs], lr=0.1, **options), theirs, grads)
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_columns_of_unit_norm_sgd_are_plain_as_in_the_paper() -> None:
+    ours, theirs = nn.Parameter(torch.randn(5, 3)), nn.Parameter(torch.empty(0))
+    theirs.data = ours.data.clone()
+    train(UnitNormSGD([{"params": ours, "geometry": "columns"}], lr=0.1), ours, gradients(5, 5, 3).float())
+    train(SGD([theirs], lr=0.1), theirs, gradients(5, 5, 3).float())
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_unit_norm_sgd_agrees_with_geoopt_on_the_sphere() -> None:
+    start = normalize(torch.randn(6, 5, dtype=torch.float64))
+    ours = nn.Parameter(start.clone())
+    theirs = geoopt.ManifoldParameter(start.clone(), manifold=geoopt.Sphere())
+    grads = gradients(100, 6, 5)
+    train(UnitNormSGD([ours], lr=0.1), ours, grads)
+    train(geoopt.optim.RiemannianSGD([theirs], lr=0.1), theirs, grads)
+    torch.testing.assert_close(ours.detach(), theirs.detach(), rtol=0, atol=1e-12)
+
+
+def test_first_momentum_step_equals_the_momentum_free_one_where_geoopts_is_longer() -> None:
+    start = normalize(torch.randn(6, 5, dtype=torch.float64))
+    grads = gradients(1, 6, 5)
+
+    def moved(make: Callable[[Tensor], torch.optim.Optimizer], weight: Tensor) -> Tensor:
+        train(make(weight), weight, grads)
+        return weight.detach()
+
+    plain = moved(lambda w: UnitNormSGD([w], lr=0.01), nn.Parameter(start.clone()))
+    ours = moved(lambda w: UnitNormSGD([w], lr=0.01, momentum=0.9), nn.Parameter(start.clone()))
+    theirs = moved(
+        lambda w: geoopt.optim.RiemannianSGD([w], lr=0.01, momentum=0.9),
+        geoopt.ManifoldParameter(start.clone(), manifold=geoopt.Sphere()),
+    )
+    assert torch.equal(ours, plain)
+    assert (theirs - start).norm() > 1.8 * (plain - start).norm()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_rows_keep_unit_norm_over_ten_thousand_float32_steps(momentum: float) -> None:
+    weight = nn.Parameter(torch.randn(16, 300))
+    lr = 0.1 if not momentum else 0.01
+    optimizer = UnitNormSGD([weight], lr=lr, momentum=momentum)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(10_000):
+        weight.grad = normalize(torch.randn(16, 300, generator=generator)) * 10  # lr |g| = 1
+        optimizer.step()
+    assert (weight.double().norm(dim=1) - 1).abs().max() <= 1e-6
+
+
+def test_rows_stay_finite_and_of_unit_norm_at_enormous_rates() -> None:
+    weight = nn.Parameter(torch.randn(16, 300))
+    optimizer = UnitNormSGD([weight], lr=100.0)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(1000):
+        weight.grad = normalize(torch.randn(16, 300, generator=generator)) * 10  # lr |g| = 1000
+        optimizer.step()
+    assert weight.isfinite().all()
+    assert (weight.double().norm(dim=1) - 1).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_master_copies_follow_the_float32_path(
+    kind: type[GeometricSGD], dtype: torch.dtype, foreach: bool, options: dict[str, float]
+) -> None:
+    """A thousand steps, each too small for the short type to see."""
+    start = normalize(torch.randn(2, 8, 50)).to(dtype)
+    short = [nn.Parameter(w.clone()) for w in start]
+    full = [nn.Parameter(w.float()) for w in start]
+    grads = gradients(1000, 8, 50, dtype=torch.float32).to(dtype)
+    for params in (short, full):
+        optimizer = kind(params, lr=1e-4, foreach=foreach, **options)
+        for g in grads:
+            for p in params:
+                p.grad = g.to(p.dtype)
+            optimizer.step()
+    for a, b in zip(short, full, strict=True):
+        assert a.dtype == dtype
+        torch.testing.assert_close(a.float(), b, rtol=torch.finfo(dtype).eps, atol=1e-4)
+        lost = start[0].float() - 1e-4 * grads[0].float()
+        assert torch.equal(lost.to(dtype), start[0]) or dtype is torch.float16
+
+
+def test_a_parameter_changed_from_outside_wins_over_its_master_copy() -> None:
+    weight = nn.Parameter(torch.randn(4, 3).bfloat16())
+    optimizer = ScaledSGD([weight], lr=0.1)
+    train(optimizer, weight, gradients(3, 4, 3).bfloat16())
+    with torch.no_grad():
+        weight[1] = torch.tensor([1.0, 2.0, 3.0])
+    train(optimizer, weight, torch.zeros(1, 4, 3).bfloat16())
+    assert weight[1].tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+def test_short_state_survives_a_round_trip_bit_for_bit(kind: type[GeometricSGD]) -> None:
+    weight = nn.Parameter(torch.randn(4, 3).bfloat16())
+    optimizer = kind([weight], lr=0.01, momentum=0.9)
+    train(optimizer, weight, gradients(3, 4, 3).bfloat16())
+    other = nn.Parameter(weight.detach().clone())
+    resumed = kind([other], lr=0.01, momentum=0.9)
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    train(optimizer, weight, gradients(5, 4, 3).bfloat16())
+    train(resumed, other, gradients(5, 4, 3).bfloat16())
+    assert torch.equal(optimizer.state[weight]["master"], resumed.state[other]["master"])
+    assert torch.equal(weight, other)
+
+
+def test_rows_are_normalized_when_added_and_unit_rows_left_alone() -> None:
+    unit = normalize(torch.randn(5, 7))
+    loose, tight, frozen = (nn.Parameter(w) for w in (3 * unit, unit.clone(), 3 * unit))
+    frozen.requires_grad_(False)
+    optimizer = UnitNormSGD([loose], lr=0.1)
+    optimizer.add_param_group({"params": [tight, frozen]})
+    torch.testing.assert_close(loose.detach(), unit)
+    assert torch.equal(tight, unit)
+    assert torch.equal(frozen, 3 * unit)
+
+
+def test_scaled_sgd_warns_of_zero_filters_and_leaves_them_alone() -> None:
+    weight = nn.Parameter(torch.tensor([[0.0, 0.0], [1.0, 2.0]]))
+    with pytest.warns(ZeroFilterWarning, match=r"parameter 'w' has zero filters \(0\) along its rows"):
+        optimizer = ScaledSGD([("w", weight)], lr=0.1)
+    train(optimizer, weight, torch.ones(3, 2, 2))
+    assert weight[0].tolist() == [0.0, 0.0]
+    assert weight.isfinite().all()
+
+
+def test_zero_columns_are_named_by_their_column() -> None:
+    weight = nn.Parameter(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    with pytest.warns(ZeroFilterWarning, match=r"zero filters \(1\) along its columns"):
+        ScaledSGD([{"params": weight, "geometry": "columns"}])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+def test_empty_weights_are_no_trouble(kind: type[GeometricSGD], shape: tuple[int, int]) -> None:
+    weight = nn.Parameter(torch.empty(shape))
+    train(kind([weight], lr=0.1, momentum=0.9), weight, torch.empty(2, *shape))
+    assert weight.shape == shape
+
+
+def test_a_state_saved_for_another_geometry_is_refused_and_changes_nothing() -> None:
+    rows, columns = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
+    saved = ScaledSGD([{"params": columns, "geometry": "columns"}], lr=0.5).state_dict()
+    optimizer = ScaledSGD([rows], lr=0.1)
+    with pytest.raises(CheckpointError, match="group 0 has geometry 'rows', the saved state has 'columns'"):
+        optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_a_state_saved_by_torchs_sgd_can_be_taken_over() -> None:
+    weight = nn.Parameter(torch.ones(2, 2))
+    saved = SGD([weight], lr=0.5, momentum=0.9).state_dict()
+    optimizer = ScaledSGD([{"params": weight, "geometry": "columns"}], lr=0.1)
+    optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert optimizer.param_groups[0]["geometry"] == "columns"
+    train(optimizer, weight, torch.ones(1, 2, 2))
+
+
+def test_a_capturable_rate_stays_a_tensor_after_loading_a_number() -> None:
+    weight = nn.Parameter(torch.ones(2, 2))
+    optimizer = ScaledSGD([weight], lr=0.1, capturable=True)
+    saved = optimizer.state_dict()
+    saved["param_groups"][0]["lr"] = 0.5
+    optimizer.load_state_dict(saved)
+    assert isinstance(optimizer.param_groups[0]["lr"], Tensor)
+    assert float(optimizer.param_groups[0]["lr"]) == 0.5
+
+
+def test_groups_can_be_given_to_two_optimizers() -> None:
+    weight = nn.Parameter(torch.ones(2, 2))
+    groups = [{"params": [weight], "geometry": "rows"}]
+    ScaledSGD(groups, lr=0.5)
+    assert ScaledSGD(groups, lr=0.1).param_groups[0]["lr"] == 0.1
+    assert groups == [{"params": [weight], "geometry": "rows"}]
+
+
+def test_parameters_without_data_yet_are_accepted() -> None:
+    weight = nn.Parameter(torch.empty(2, 2, device="meta"))
+    assert UnitNormSGD([weight]).param_groups[0]["params"] == [weight]
