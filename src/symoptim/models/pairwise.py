@@ -7,6 +7,8 @@ No biases. The max halves the width, so with 64 filters W_1 is 64 x 784, every f
 theta is 10 x 32 (arXiv:1511.01754, section 2). The loss is the cross-entropy *summed* over the batch.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -98,8 +100,7 @@ def arch1(depth: int = 2, *, inputs: int = 784, width: int = 64, classes: int = 
     >>> [tuple(w.shape) for w in arch1(depth=3).weights().hidden]
     [(64, 784), (64, 32), (64, 32)]
     """
-    norms: list[nn.Module] = [nn.Identity() for _ in range(depth)]
-    return _network(norms, inputs=inputs, width=width, classes=classes)
+    return _network(nn.Identity, depth=depth, inputs=inputs, width=width, classes=classes)
 
 
 def arch2(
@@ -120,17 +121,19 @@ def arch2(
     Returns:
         The network, balanced.
     """
-    norms: list[nn.Module] = [nn.BatchNorm1d(width, eps=eps) for _ in range(depth)]
-    return _network(norms, inputs=inputs, width=width, classes=classes)
+    return _network(
+        lambda: nn.BatchNorm1d(width, eps=eps), depth=depth, inputs=inputs, width=width, classes=classes
+    )
 
 
-def _network(norms: list[nn.Module], *, inputs: int, width: int, classes: int) -> PairwiseNetwork:
-    if not norms:
-        raise OptionError("depth must be at least 1, got 0")
+def _network(
+    make_norm: Callable[[], nn.Module], *, depth: int, inputs: int, width: int, classes: int
+) -> PairwiseNetwork:
+    if depth < 1:
+        raise OptionError(f"depth must be at least 1, got {depth}")
     if width < 2 or width % 2:
         raise OptionError(
             f"width must be an even number >= 2, since features are pooled in pairs; got {width}"
         )
-    sizes = [inputs] + [width // 2] * (len(norms) - 1)
-    hidden = [HiddenLayer(size, width, norm) for size, norm in zip(sizes, norms, strict=True)]
-    return PairwiseNetwork(hidden, classes)
+    sizes = [inputs] + [width // 2] * (depth - 1)
+    return PairwiseNetwork([HiddenLayer(size, width, make_norm()) for size in sizes], classes)

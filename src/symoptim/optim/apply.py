@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import is_distributed
+from symoptim.geometry.distributed import is_distributed, write
 from symoptim.geometry.filters import Axes, update_dtype
 from symoptim.optim.precision import State, destinations, working_weights
 from symoptim.updates.catalog import Update
@@ -46,9 +46,9 @@ def apply_each(
         gradient = job.gradient.to(weights.dtype)
         stepped = step(update, weights, gradient, options, buffer=buffer, over=job.over)
         if stepped.buffer is not None:
-            job.state["momentum_buffer"].copy_(stepped.buffer)
+            write(job.state["momentum_buffer"], stepped.buffer)
         for destination in destinations(job.parameter, job.state):
-            destination.copy_(stepped.weights)
+            write(destination, stepped.weights)
 
 
 def apply_stacked(jobs: Iterable[Job], update: Update, options: StepOptions) -> None:

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import CheckpointError, OptionError
-from symoptim.geometry.distributed import is_distributed
+from symoptim.geometry.distributed import is_distributed, write
 from symoptim.geometry.filters import update_dtype
 from symoptim.optim.apply import Job, apply_each, apply_stacked, rate_for
 from symoptim.optim.checks import Group, check_gradients, check_options, check_parameters, labelled
@@ -103,7 +103,7 @@ class GeometricSGD(Optimizer):
                 wide = parameter.to(update_dtype(parameter.dtype))
                 started = update.start(wide, over)
                 if started is not wide:
-                    parameter.copy_(started)
+                    write(parameter, started)
         if group["capturable"]:
             group["lr"] = _device_rate(group)
 

@@ -22,6 +22,7 @@ from torch.optim import ASGD, LBFGS, Optimizer, SparseAdam
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError, ZeroFilterWarning
+from symoptim.geometry.distributed import write
 from symoptim.geometry.filters import norm
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.checks import Group, check_gradients, check_parameters, check_rate, some, zero_filters
@@ -123,7 +124,7 @@ class Charted(Optimizer):
         else:
             for place in places:
                 moved = place.scale * (place.parameter - place.coordinates)
-                place.parameter.copy_(place.weights + moved)
+                write(place.parameter, place.weights + moved)
         finally:
             for place in places:
                 place.parameter.grad = place.gradient
@@ -145,8 +146,9 @@ class Place(NamedTuple):
 
     def enter(self) -> None:
         """Put the parameter into the chart; its own gradient is set aside, not written to."""
-        self.parameter.copy_(self.coordinates)
-        self.parameter.grad = self.scale * self.gradient
+        write(self.parameter, self.coordinates)
+        self.parameter.grad = torch.empty_like(self.gradient)
+        write(self.parameter.grad, self.scale * self.gradient)
 
 
 def _places(group: Group) -> Iterator[Place]:

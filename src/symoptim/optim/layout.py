@@ -1,8 +1,8 @@
 """Distributed tensors: which layouts the updates are right for.
 
-Every formula is element-wise but for sums over a filter, and those add up the pieces of a sharded axis
-(:mod:`symoptim.geometry.distributed`). So any mix of sharded and replicated axes gives the single-process
-result, uneven shards included. What is left out: partial values, which are not weights yet.
+Every formula means the same on a DTensor as on the tensor it stands for, uneven shards included
+(:mod:`symoptim.geometry.distributed`), so any mix of sharded and replicated axes gives the
+single-process result. What is left out: partial values, which are not weights yet.
 """
 
 from torch import Tensor
@@ -17,13 +17,11 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def require_layout(parameter: Tensor, name: str) -> None:
-    """Refuse a parameter with a placement that is neither sharded nor replicated."""
-    if is_distributed(parameter) and not all(
-        placement.is_shard() or placement.is_replicate() for placement in parameter.placements
-    ):
+    """Refuse a parameter that is still to be summed over processes."""
+    if is_distributed(parameter) and any(p.is_partial() for p in parameter.placements):
         raise LayoutError(
-            f"{name} is laid out as {parameter.placements}; every mesh axis must be Shard or Replicate: "
-            "redistribute it first"
+            f"{name} is laid out as {parameter.placements}; partial values are not "
+            "weights yet: redistribute it to Shard or Replicate first"
         )
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from symoptim.geometry.distributed import write
 from symoptim.geometry.filters import Axes, update_dtype
 from symoptim.updates.catalog import Update
 
@@ -25,7 +26,8 @@ def working_weights(parameter: Tensor, state: State, update: Update, over: Axes)
         return parameter
     wide = parameter.to(dtype)
     if "master" not in state:
-        state["master"] = update.start(wide, over).clone()
+        state["master"] = wide.clone()
+        write(state["master"], update.start(wide, over))
         return state["master"]
     master: Tensor = state["master"]
     return torch.where(parameter == master.to(parameter.dtype), master, wide)

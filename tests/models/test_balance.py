@@ -1,0 +1,27 @@
+import pytest
+import torch
+from torch import nn
+
+from symoptim import balance_
+from symoptim.errors import ZeroFilterError
+
+
+def test_every_filter_gets_unit_norm_and_nothing_else_changes() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ConvTranspose2d(4, 5, 2), nn.Flatten(), nn.Linear(5, 2)
+    )
+    others = {n: p.clone() for n, p in model.named_parameters() if p.ndim == 1}
+    assert balance_(model) is model
+    torch.testing.assert_close(model[0].weight.flatten(1).norm(dim=1), torch.ones(4))
+    torch.testing.assert_close(model[2].weight.transpose(0, 1).flatten(1).norm(dim=1), torch.ones(5))
+    torch.testing.assert_close(model[4].weight.norm(dim=1), torch.ones(2))
+    assert all(torch.equal(model.get_parameter(name), old) for name, old in others.items())
+
+
+def test_a_zero_filter_is_refused_and_nothing_is_changed() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    nn.init.zeros_(model[1].weight)
+    before = model[0].weight.clone()
+    with pytest.raises(ZeroFilterError, match=r"parameter '1.weight' has zero filters"):
+        balance_(model)
+    assert torch.equal(model[0].weight, before)

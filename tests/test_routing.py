@@ -1,0 +1,189 @@
+import pytest
+import torch
+from torch import nn
+
+from symoptim import Role, ScaledSGD, UnitNormSGD, param_groups
+from symoptim.errors import OptionError
+from symoptim.routing import route
+
+
+def roles(model: nn.Module, **options: object) -> dict[str, tuple[str, int]]:
+    return {routed.names[0]: routed.role[:2] for routed in route(model, **options)}
+
+
+class Tied(nn.Module):
+    """A language model whose output map is its embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 4)
+        self.hidden = nn.Linear(4, 4)
+        self.output = nn.Linear(4, 10, bias=False)
+        self.output.weight = self.embedding.weight
+
+
+class TwoHeads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(4, 8)
+        self.first = nn.Linear(8, 2)
+        self.second = nn.Linear(8, 3)
+
+
+def test_layers_decide_and_not_numbers_of_axes() -> None:
+    model = nn.Sequential(
+        nn.Embedding(10, 4),
+        nn.Conv1d(4, 8, 3),
+        nn.BatchNorm1d(8),
+        nn.ConvTranspose1d(8, 6, 2),
+        nn.LayerNorm((6, 5)),
+        nn.LSTM(5, 4),
+        nn.Linear(4, 2),
+    )
+    assert roles(model) == {
+        "0.weight": ("plain", 0),
+        "1.weight": ("rows", 0),
+        "1.bias": ("plain", 0),
+        "2.weight": ("plain", 0),
+        "2.bias": ("plain", 0),
+        "3.weight": ("rows", 1),
+        "3.bias": ("plain", 0),
+        "4.weight": ("plain", 0),
+        "4.bias": ("plain", 0),
+        "5.weight_ih_l0": ("plain", 0),
+        "5.weight_hh_l0": ("plain", 0),
+        "5.bias_ih_l0": ("plain", 0),
+        "5.bias_hh_l0": ("plain", 0),
+        "6.weight": ("columns", 0),
+        "6.bias": ("plain", 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        (nn.Linear(4, 2), ("columns", 0)),
+        (nn.Conv2d(4, 2, 1), ("columns", 0)),
+        (nn.ConvTranspose2d(4, 2, 1), ("columns", 1)),
+        (nn.Conv2d(4, 2, 3), ("rows", 0)),
+        (nn.Conv2d(4, 2, 1, groups=2), ("rows", 0)),
+        (nn.ConvTranspose2d(4, 2, 2), ("rows", 1)),
+        (nn.ConvTranspose2d(4, 2, 2, groups=2), ("plain", 0)),
+        (nn.Bilinear(4, 4, 2), ("rows", 0)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else str(value),
+)
+def test_only_a_last_linear_map_is_by_columns(last: nn.Module, expected: tuple[str, int]) -> None:
+    assert roles(nn.Sequential(nn.Conv2d(3, 4, 1), last))["1.weight"] == expected
+
+
+def test_a_linear_map_before_a_last_wide_convolution_stays_by_rows() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Conv2d(4, 2, 3))
+    assert roles(model) == {
+        "0.weight": ("rows", 0),
+        "0.bias": ("plain", 0),
+        "1.weight": ("rows", 0),
+        "1.bias": ("plain", 0),
+    }
+
+
+@pytest.mark.parametrize("sizes", [{}, {"kdim": 3, "vdim": 5}])
+def test_attention_projections_are_rows(sizes: dict[str, int]) -> None:
+    found = roles(nn.MultiheadAttention(4, 2, add_bias_kv=True, **sizes))
+    by_rows = {name for name, role in found.items() if role == ("rows", 0)}
+    assert by_rows == {name for name in found if name.endswith("proj_weight")}
+    assert found["out_proj.weight"] == ("columns", 0)
+    assert found["bias_k"] == ("plain", 0)
+
+
+def test_parametrized_weights_are_plain() -> None:
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), nn.Linear(4, 2))
+    assert set(roles(model).values()) == {("plain", 0), ("columns", 0)}
+
+
+def test_of_several_heads_the_last_registered_is_by_columns_and_overrides_name_the_others() -> None:
+    assert roles(TwoHeads())["first.weight"] == ("rows", 0)
+    assert roles(TwoHeads())["second.weight"] == ("columns", 0)
+    found = roles(TwoHeads(), overrides={"first": "columns"})
+    assert found["first.weight"] == found["second.weight"] == ("columns", 0)
+    assert found["first.bias"] == ("plain", 0)
+
+
+def test_tied_weights_appear_once_and_are_plain_where_their_uses_disagree() -> None:
+    model = Tied()
+    tied = next(r for r in route(model) if r.parameter is model.embedding.weight)
+    assert tied.names == ("embedding.weight", "output.weight")
+    assert tied.role.geometry == "plain"
+    agreed = roles(model, overrides={"embedding": "columns"})
+    assert agreed["embedding.weight"] == ("columns", 0)
+
+
+def test_tied_hidden_layers_that_agree_keep_their_role() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 2))
+    model[2].weight = model[0].weight
+    assert roles(model)["0.weight"] == ("rows", 0)
+
+
+def test_the_longest_override_wins() -> None:
+    model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), nn.Linear(4, 2))
+    found = roles(model, overrides={"0": "plain", "0.1.weight": Role("rows", 1), "1": "rows"})
+    assert found["0.0.weight"] == ("plain", 0)
+    assert found["0.1.weight"] == ("rows", 1)
+    assert found["1.weight"] == ("rows", 0)
+
+
+def test_an_override_of_nothing_is_refused_and_near_names_given() -> None:
+    with pytest.raises(OptionError, match=r"override 'boddy' names no module.*did you mean body"):
+        param_groups(TwoHeads(), overrides={"boddy": "plain"})
+    with pytest.raises(OptionError, match="unknown geometry 'column'"):
+        param_groups(TwoHeads(), overrides={"body": "column"})
+
+
+def test_a_model_without_parameters_is_refused() -> None:
+    with pytest.raises(OptionError, match="ReLU has no parameters to optimize"):
+        param_groups(nn.ReLU())
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules:UserWarning")
+def test_a_lazy_model_is_asked_to_see_an_input_first() -> None:
+    with pytest.raises(OptionError, match=r"parameter '0.weight' is not initialized yet"):
+        param_groups(nn.Sequential(nn.LazyLinear(3)))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Tied(),
+        TwoHeads(),
+        nn.TransformerDecoderLayer(8, 2, 16),
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.GRU(4, 4), nn.Bilinear(2, 3, 4), nn.PReLU()),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_no_parameter_is_lost_or_doubled(model: nn.Module) -> None:
+    groups = param_groups(model)
+    listed = [id(p) for group in groups for p in group["params"]]
+    assert sorted(listed) == sorted({id(p) for p in model.parameters()})
+    named = [name for group in groups for name in group["param_names"]]
+    assert sorted(named) == sorted(name for name, _ in model.named_parameters())
+
+
+def test_frozen_parameters_are_listed_too() -> None:
+    model = nn.Linear(3, 2)
+    model.weight.requires_grad_(False)
+    assert sum(len(group["params"]) for group in param_groups(model)) == 2
+
+
+def test_groups_print_what_went_where() -> None:
+    table = str(param_groups(Tied(), overrides={"hidden": "plain"}))
+    assert "embedding.weight = output.weight" in table
+    assert "tied, and its uses disagree" in table
+    assert "override 'hidden'" in table
+    assert len(table.splitlines()) == 2 + 3
+
+
+@pytest.mark.parametrize("optimizer", [ScaledSGD, UnitNormSGD, torch.optim.AdamW])
+def test_groups_fit_any_optimizer(optimizer: type[torch.optim.Optimizer]) -> None:
+    model = TwoHeads()
+    made = optimizer(param_groups(model), lr=0.1)
+    assert made.param_groups[0]["param_names"] == ["body.weight", "first.weight"]
