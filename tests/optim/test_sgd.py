@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from symoptim import ScaledSGD, UnitNormSGD
-from symoptim.errors import CheckpointError, ZeroFilterWarning
+from symoptim.errors import CheckpointError, GradientError, ZeroFilterWarning
 from symoptim.geometry.unit_norm import normalize
 from symoptim.optim.base import GeometricSGD
 from symoptim.updates.catalog import SCALED
@@ -227,6 +227,17 @@ def test_groups_can_be_given_to_two_optimizers() -> None:
     ScaledSGD(groups, lr=0.5)
     assert ScaledSGD(groups, lr=0.1).param_groups[0]["lr"] == 0.1
     assert groups == [{"params": [weight], "geometry": "rows"}]
+
+
+@pytest.mark.skipif(not hasattr(Tensor, "grad_dtype"), reason="before torch 2.10 torch itself refuses them")
+def test_complex_gradients_are_refused_before_anything_changes() -> None:
+    first, second = nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))
+    optimizer = ScaledSGD([first, second], lr=0.1)
+    second.grad_dtype = None
+    first.grad, second.grad = torch.ones(2, 2), torch.ones(2, 2, dtype=torch.complex64)
+    with pytest.raises(GradientError, match="gradient of parameter 1 of its group is complex"):
+        optimizer.step()
+    assert torch.equal(first, torch.ones(2, 2))
 
 
 def test_parameters_without_data_yet_are_accepted() -> None:

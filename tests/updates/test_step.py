@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
-from symoptim.geometry.filters import COLUMNS, ROWS, Axes, filter_axes
+from symoptim.geometry.filters import COLUMNS, ROWS, Axes, filter_axes, squared_norm
 from symoptim.geometry.unit_norm import normalize
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 from symoptim.updates.step import StepOptions, step
@@ -117,3 +119,29 @@ def test_a_step_changes_nothing_in_place() -> None:
     for update in (PLAIN, SCALED, UNIT_NORM):
         step(update, w, g, StepOptions(lr=1.0, momentum=0.9, maximize=True, weight_decay=0.1), buffer=b)
     assert all(torch.equal(old, new) for old, new in zip(before, (w, g, b), strict=True))
+
+
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=2, max_size=4),
+    axis=st.integers(0, 1),
+    decades=st.floats(-6, 6),
+    momentum=st.sampled_from([0.0, 0.9]),
+    decay=st.sampled_from([0.0, 0.3]),
+    seed=st.integers(0, 2**31),
+)
+@settings(deadline=None, derandomize=True)
+def test_scaled_step_commutes_with_any_rescaling(
+    shape: list[int], axis: int, decades: float, momentum: float, decay: float, seed: int
+) -> None:
+    """Weights and buffer scale with a, the gradient with 1/a: so do the new weights and the new buffer."""
+    generator = torch.Generator().manual_seed(seed)
+    w, g, b = torch.randn(3, *shape, generator=generator, dtype=torch.float64)
+    over = filter_axes(len(shape), axis)
+    spread = torch.rand(squared_norm(w, over).shape, generator=generator, dtype=torch.float64)
+    a = 10.0 ** (decades * spread)
+    options = StepOptions(lr=LR, momentum=momentum, weight_decay=decay)
+    stepped = step(SCALED, w, g, options, buffer=b, over=over)
+    moved = step(SCALED, a * w, g / a, options, buffer=a * b, over=over)
+    torch.testing.assert_close(moved.weights / a, stepped.weights, rtol=1e-11, atol=1e-11)
+    if momentum:
+        torch.testing.assert_close(moved.buffer / a, stepped.buffer, rtol=1e-11, atol=1e-11)

@@ -64,7 +64,8 @@ class BoldDriver(LRScheduler):
         Args:
             loss: mean training loss of the epoch, a number or a 1-element Tensor.
         """
-        now = torch.tensor(float(loss), dtype=torch.float64)
+        value = float(loss.detach() if isinstance(loss, Tensor) else loss)
+        now = torch.tensor(value, dtype=torch.float64)
         last = None if self.last_loss is None else torch.tensor(self.last_loss, dtype=torch.float64)
         rates = torch.tensor(self._rates(), dtype=torch.float64)
         # All new rates first: groups may share one rate Tensor, which must not grow once per group.
@@ -74,6 +75,6 @@ class BoldDriver(LRScheduler):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
-        self.last_loss = float(now)
+        self.last_loss = value
         self.last_epoch += 1
         self._last_lr = self._rates()

@@ -1,0 +1,115 @@
+"""Rules of the house: imports point one way, files stay short, the public surface is what it says."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import symoptim
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "symoptim"
+
+# What each part may import; a part that is not listed may be imported by nobody but the package itself.
+LAYERS: dict[str, set[str]] = {
+    "errors": set(),
+    "data": set(),
+    "geometry": set(),
+    "updates": {"geometry"},
+    "schedules": {"errors"},
+    "routing": {"errors", "geometry"},
+    "models": {"errors", "geometry", "routing"},
+    "optim": {"errors", "geometry", "routing", "updates"},
+}
+
+PUBLIC = [
+    "BoldDriver",
+    "Role",
+    "ScaledSGD",
+    "UnitNormSGD",
+    "balance_",
+    "invariant",
+    "models",
+    "param_groups",
+]
+
+
+def imported_parts(path: Path) -> set[str]:
+    """Parts of the package that a file imports."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("symoptim.")}
+
+
+def test_imports_point_one_way() -> None:
+    for path in SOURCE.rglob("*.py"):
+        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if part != "__init__":
+            assert imported_parts(path) <= LAYERS[part] | {part}, path
+
+
+def test_files_stay_short_enough_to_read() -> None:
+    long = {path.name: n for path in SOURCE.rglob("*.py") if (n := len(path.read_text().splitlines())) > 220}
+    assert not long
+
+
+def test_public_names_are_exactly_these_and_documented() -> None:
+    assert sorted(symoptim.__all__) == PUBLIC
+    assert all(inspect.getdoc(getattr(symoptim, name)) for name in PUBLIC)
+
+
+def test_importing_the_package_needs_torch_alone() -> None:
+    extras = ["numpy", "matplotlib", "rich", "typer", "jinja2", "pooch", "sklearn", "PIL"]
+    code = (
+        "import sys, torch; before = set(sys.modules); import symoptim; new = set(sys.modules) - before\n"
+        f"assert not new & set({extras!r}), new"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_wheel_holds_the_package_and_imports(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True)
+    (wheel,) = tmp_path.glob("symoptim-*.whl")
+    installed = tmp_path / "installed"
+    subprocess.run([*pip, "install", "--no-deps", "--target", str(installed), str(wheel)], check=True)
+    code = (
+        "import symoptim, importlib.metadata as m; print(symoptim.__file__); symoptim.models.arch2(4);"
+        "assert m.version('symoptim') == symoptim.__version__"
+    )
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        env={"PYTHONPATH": str(installed)},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert run.stdout.startswith(str(installed))
+    assert (installed / "symoptim" / "py.typed").exists()
+    assert not list(installed.glob("tests*"))
+
+
+def readme_code() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("index", range(len(readme_code())))
+def test_code_in_the_readme_runs(index: int) -> None:
+    exec(compile("\n".join(readme_code()[: index + 1]), "README.md", "exec"), {})
+
+
+def test_pictures_and_links_of_the_readme_exist() -> None:
+    targets = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
+    assert targets
+    missing = [target for target in targets if not (ROOT / target).exists()]
+    assert not missing
