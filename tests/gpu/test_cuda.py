@@ -161,7 +161,8 @@ def test_muon_in_bfloat16_does_not_depend_on_the_scaling() -> None:
 
     def by_powers_of_two(model: models.PairwiseNetwork) -> None:
         scales = model.random_scales(seed=2)
-        model.rescale_(type(scales)(*(2.0 ** s.log2().round() for s in scales)))
+        # On the host: the device's power function is not exact even for powers of two.
+        model.rescale_(type(scales)(*((2.0 ** s.cpu().log2().round()).to(s) for s in scales)))
 
     def make(model: nn.Module) -> Optimizer:
         return invariant(torch.optim.Muon, param_groups(model), lr=1e-2)

@@ -33,6 +33,12 @@ def every_input(optim_info: OptimizerInfo, device: str, dtype: torch.dtype) -> l
     )
 
 
+def implementations(optim_info: OptimizerInfo, device: str) -> list[str]:
+    """Ways to take a step besides the loop that this device has."""
+    fused = torch.device(device).type in optim_info.supports_fused_on
+    return ["foreach", "fused"] if fused else ["foreach"]
+
+
 def build(optim_info: OptimizerInfo, groups: list[Group], kwargs: dict[str, Any]) -> Optimizer:
     with warnings.catch_warnings():
         # torch's capturable=True inputs on the CPU, and its notes on Tensor rates, are not ours to judge.
@@ -60,18 +66,21 @@ class TestBattery(TestCase):
         for a, b in zip(parameters(one.param_groups), parameters(other.param_groups), strict=True):
             self.assertEqual(a, b, **tolerance)
         for a, b in zip(state_of(one), state_of(other), strict=True):
-            self.assertEqual(a, b, **tolerance)
+            # torch's fused steps count on the device, its loops on the host
+            self.assertEqual(a, b, exact_device=False, **tolerance)
 
     @optims(ALL, dtypes=[torch.float64])
     def test_every_implementation_equals_the_loop_including_state(self, device, dtype, optim_info):
         for optim_input in optim_info.optim_inputs_func(device):
-            for flag in set(optim_info.supported_impls) - {"differentiable"}:
+            for flag in implementations(optim_info, device):
                 slow, fast = make_groups(device, dtype), make_groups(device, dtype)
                 loop = build(optim_info, slow, {**optim_input.kwargs, flag: False})
                 other = build(optim_info, fast, {**optim_input.kwargs, flag: True})
                 train(loop, slow)
                 train(other, fast)
-                self.assert_same(loop, other, rtol=1e-12, atol=1e-12)
+                # torch's own capturable steps correct their averages in float32
+                rounding = 1e-6 if optim_info not in OURS and optim_input.kwargs.get("capturable") else 1e-12
+                self.assert_same(loop, other, rtol=rounding, atol=rounding)
 
     @optims(ALL, dtypes=[torch.float32, torch.float64])
     def test_gradients_stay_the_same_objects_with_the_same_bits(self, device, dtype, optim_info):
