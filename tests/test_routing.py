@@ -135,8 +135,24 @@ def test_the_longest_override_wins() -> None:
 def test_an_override_of_nothing_is_refused_and_near_names_given() -> None:
     with pytest.raises(OptionError, match=r"override 'boddy' names no module.*did you mean body"):
         param_groups(TwoHeads(), overrides={"boddy": "plain"})
+    with pytest.raises(OptionError, match="names no module or parameter of the model; it has body, first"):
+        param_groups(TwoHeads(), overrides={"xyz": "plain"})
     with pytest.raises(OptionError, match="unknown geometry 'column'"):
         param_groups(TwoHeads(), overrides={"body": "column"})
+    with pytest.raises(OptionError, match="override 'body' has axis 7; it must be 0 or 1"):
+        param_groups(TwoHeads(), overrides={"body": Role("rows", 7)})
+
+
+@pytest.mark.parametrize("name", ["1", "0.bias"])
+def test_an_override_of_something_without_filters_is_refused(name: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+    with pytest.raises(OptionError, match=f"override '{name}' names nothing that has filters"):
+        param_groups(model, overrides={name: "rows"})
+
+
+def test_the_empty_name_overrides_the_whole_model() -> None:
+    assert set(roles(TwoHeads(), overrides={"": "plain"}).values()) == {("plain", 0)}
+    assert roles(TwoHeads(), overrides={"": "rows"})["second.weight"] == ("rows", 0)
 
 
 def test_a_model_without_parameters_is_refused() -> None:
@@ -180,6 +196,17 @@ def test_groups_print_what_went_where() -> None:
     assert "tied, and its uses disagree" in table
     assert "override 'hidden'" in table
     assert len(table.splitlines()) == 2 + 3
+
+
+def test_groups_changed_by_hand_print_as_they_are() -> None:
+    model = nn.Linear(2, 2)
+    groups = param_groups(model)
+    groups.append({"params": [nn.Parameter(torch.ones(3, 5))]})
+    groups[0]["geometry"] = "plain"
+    weight, _, extra = str(groups).splitlines()[2:]
+    assert weight.split()[:3] == ["weight", "2x2", "plain"]
+    assert "3x5" in extra
+    assert extra.endswith("added by hand")
 
 
 @pytest.mark.parametrize("optimizer", [ScaledSGD, UnitNormSGD, torch.optim.AdamW])

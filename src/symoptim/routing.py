@@ -124,7 +124,7 @@ def _role(module: nn.Module, name: str, is_last: bool) -> Role:
         return Role("plain", 0, "grouped transposed convolution: no axis counts its filters")
     axis = 1 if isinstance(module, _ConvTransposeNd) else 0
     if is_last and _is_pointwise(module):
-        return Role("columns", axis, f"last {type(module).__name__}")
+        return Role("columns", axis, f"last {type(module).__name__} registered")
     return Role("rows", axis, f"{type(module).__name__} filters")
 
 
@@ -156,13 +156,25 @@ def _agreed(named: list[tuple[str, Role]]) -> Role:
 def _require_known(overrides: Mapping[str, Geometry | Role], model: nn.Module) -> None:
     """Refuse an override that would silently do nothing, or ask for a geometry there is not."""
     names = [name for name, _ in _named_modules(model)]
-    names += [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    parameters = list(model.named_parameters(remove_duplicate=False))
+    names += [name for name, _ in parameters]
     for name, wanted in overrides.items():
         if name not in names:
             near = difflib.get_close_matches(name, names, n=3)
-            hint = f"; did you mean {', '.join(near)}?" if near else ""
-            raise OptionError(f"override '{name}' names no module or parameter of the model{hint}")
-        require_geometry(wanted.geometry if isinstance(wanted, Role) else wanted)
+            hint = (
+                f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(filter(None, names[:9]))}"
+            )
+            raise OptionError(f"override '{name}' names no module or parameter of the model; {hint}")
+        role = wanted if isinstance(wanted, Role) else Role(wanted)
+        require_geometry(role.geometry)
+        if role.axis not in (0, 1):
+            raise OptionError(f"override '{name}' has axis {role.axis}; it must be 0 or 1")
+        if role.geometry != "plain" and not any(
+            p.ndim > 1 for n, p in parameters if f"{n}.".startswith(f"{name}." if name else "")
+        ):
+            raise OptionError(
+                f"override '{name}' names nothing that has filters: no weight of two axes or more"
+            )
 
 
 def require_geometry(geometry: object) -> None:

@@ -73,6 +73,7 @@ def test_scales_are_of_the_architectures_own_group() -> None:
         ({"depth": -1}, "depth must be at least 1, got -1"),
         ({"width": 7}, "width must be an even number >= 2.*got 7"),
         ({"width": 0}, "width must be an even number"),
+        ({"classes": 0}, "inputs and classes must be at least 1, got 784 and 0"),
     ],
 )
 @pytest.mark.parametrize("make", [models.arch1, models.arch2])
@@ -81,3 +82,9 @@ def test_sizes_that_cannot_be_pooled_are_refused(
 ) -> None:
     with pytest.raises(OptionError, match=says):
         make(**options)
+
+
+@pytest.mark.parametrize("eps", [0.0, -1.0, float("nan")])
+def test_batch_norm_needs_an_eps(eps: float) -> None:
+    with pytest.raises(OptionError, match="eps must be above 0, got"):
+        models.arch2(eps=eps)

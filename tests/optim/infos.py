@@ -90,6 +90,7 @@ def _bad_rates() -> list[ErrorOptimizerInput]:
         _bad_option({"lr": "fast"}, "lr must be a number or a 1-element Tensor, got 'fast'"),
         _bad_option({"lr": torch.tensor(-1.0)}, "lr must be a finite number >= 0, got -1.0"),
         _bad_option({"momentum": -1}, "momentum must be a finite number >= 0, got -1"),
+        _bad_option({"momentum": "much"}, "momentum must be a finite number >= 0, got 'much'"),
         _bad_option({"weight_decay": float("nan")}, "weight_decay must be a finite number >= 0, got nan"),
         _bad_option({"nesterov": True}, "nesterov=True needs momentum > 0"),
         _bad_option({"foreach": True, "differentiable": True}, "leave foreach at None"),
@@ -109,6 +110,7 @@ def bad_parameters() -> list[ErrorOptimizerInput]:
             {}, "unknown geometry 'row'; choose one of rows", params=[{"params": weight, "geometry": "row"}]
         ),
         _bad_option({}, "axis must be 0 or 1.*got 2", params=[{"params": weight, "axis": 2}]),
+        _bad_option({}, "axis must be 0 or 1.*got '0'", params=[{"params": weight, "axis": "0"}]),
         _bad_option({}, r"parameter 0 of its group has shape \(2,\).*geometry='plain'", params=[bias]),
         _bad_option({}, r"parameter 'b' has shape \(2,\)", params=[("b", bias)]),
         _bad_option(

@@ -9,7 +9,7 @@ from torch.optim import LBFGS, SGD, AdamW, Optimizer
 
 from symoptim import ScaledSGD, UnitNormSGD, invariant, param_groups
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
-from symoptim.optim.chart import REFUSED
+from symoptim.optim.chart import REFUSED, in_chart
 from trajectories import batches, network
 
 WRAPPED: dict[str, dict[str, float]] = {
@@ -120,22 +120,35 @@ def test_an_optimizer_that_must_call_the_closure_is_refused() -> None:
         invariant(Search, [nn.Parameter(torch.ones(2, 2))])
 
 
+@pytest.mark.parametrize("wrong", ["AdamW", nn.Linear, None])
+def test_what_is_no_optimizer_class_is_refused(wrong: object) -> None:
+    with pytest.raises(OptionError, match=r"takes a class such as torch.optim.AdamW, got"):
+        invariant(wrong, [nn.Parameter(torch.ones(2, 2))])
+
+
+def test_a_charted_class_is_not_charted_again() -> None:
+    with pytest.raises(OptionError, match="in the chart already"):
+        invariant(in_chart(SGD), [nn.Parameter(torch.ones(2, 2))])
+
+
 def test_a_differentiable_chart_is_refused() -> None:
     with pytest.raises(OptionError, match="no differentiable=True"):
         invariant(SGD, [nn.Parameter(torch.ones(2, 2))], differentiable=True)
 
 
 def test_negative_rates_are_refused() -> None:
-    with pytest.raises(ValueError, match="-1"):
-        invariant(SGD, [nn.Parameter(torch.ones(2, 2))], lr=-1)
+    for wrong in (-1, "0.1"):
+        with pytest.raises(OptionError, match="lr must be"):
+            invariant(SGD, [nn.Parameter(torch.ones(2, 2))], lr=wrong)
     with pytest.raises(OptionError, match="lr must be a finite number >= 0, got nan"):
         invariant(SGD, [{"params": [nn.Parameter(torch.ones(2, 2))], "lr": float("nan")}])
 
 
 def test_zero_filters_warn_and_stay() -> None:
     weight = nn.Parameter(torch.tensor([[0.0, 0.0], [1.0, 2.0]]))
-    with pytest.warns(ZeroFilterWarning, match=r"zero filters \(0\)"):
+    with pytest.warns(ZeroFilterWarning, match=r"zero filters \(0\)") as seen:
         optimizer = invariant(AdamW, [weight], lr=0.1)
+    assert seen[0].filename == __file__
     weight.grad = torch.ones(2, 2)
     optimizer.step()
     assert weight[0].tolist() == [0.0, 0.0]

@@ -108,19 +108,21 @@ def arch2(
 ) -> PairwiseNetwork:
     """Arch2: batch normalization after every hidden layer; its symmetries are eq. (3).
 
-    They are exact only for ``eps`` = 0; with ``eps`` > 0 a filter's scale matters once its features'
-    variance comes near ``eps``.
+    They are exact only in the limit of a vanishing ``eps`` (1e-30 will do, in float64): a filter's scale
+    matters once its features' variance comes near ``eps``.
 
     Args:
         depth: number of hidden layers.
         inputs: number of pixels.
         width: filters per hidden layer, an even number.
         classes: number of classes.
-        eps: of the batch normalization.
+        eps: of the batch normalization, above 0.
 
     Returns:
         The network, balanced.
     """
+    if not eps > 0:
+        raise OptionError(f"eps must be above 0, got {eps}; torch's batch normalization needs one")
     return _network(
         lambda: nn.BatchNorm1d(width, eps=eps), depth=depth, inputs=inputs, width=width, classes=classes
     )
@@ -131,6 +133,8 @@ def _network(
 ) -> PairwiseNetwork:
     if depth < 1:
         raise OptionError(f"depth must be at least 1, got {depth}")
+    if inputs < 1 or classes < 1:
+        raise OptionError(f"inputs and classes must be at least 1, got {inputs} and {classes}")
     if width < 2 or width % 2:
         raise OptionError(
             f"width must be an even number >= 2, since features are pooled in pairs; got {width}"

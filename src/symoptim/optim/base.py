@@ -8,10 +8,11 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-from symoptim.errors import CheckpointError, OptionError
+from symoptim.errors import OptionError
 from symoptim.geometry.distributed import is_distributed, write
 from symoptim.geometry.filters import update_dtype
 from symoptim.optim.apply import Job, apply_each, apply_stacked, rate_for
+from symoptim.optim.checkpoint import loading
 from symoptim.optim.checks import Group, check_gradients, check_options, check_parameters, labelled
 from symoptim.optim.precision import restore_precision
 from symoptim.routing import Geometry, axes_of
@@ -73,6 +74,7 @@ class GeometricSGD(Optimizer):
             "differentiable": differentiable,
             "geometry": "rows",
             "axis": 0,
+            "optimizer": type(self).__name__,
         }
         # Weights are touched only once every group has been accepted.
         self._constructing = True
@@ -160,22 +162,11 @@ class GeometricSGD(Optimizer):
                 apply_each(jobs, update, options, differentiable=group["differentiable"])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a saved state; one saved for another geometry is refused and changes nothing."""
-        loaded: list[dict[str, Any]] = []
-
-        def look(_: Optimizer, final: dict[str, Any]) -> None:
-            _require_same_geometry(self.param_groups, final["param_groups"])
-            loaded.append(final)
-
-        handle = self.register_load_state_dict_pre_hook(look)
-        geometry = [{key: group[key] for key in ("geometry", "axis")} for group in self.param_groups]
-        try:
+        """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
+        with loading(self) as loaded:
             super().load_state_dict(state_dict)
-        finally:
-            handle.remove()
         restore_precision(self, loaded[0])
-        for group, kept in zip(self.param_groups, geometry, strict=True):
-            group.update(kept)
+        for group in self.param_groups:
             if group["capturable"]:
                 group["lr"] = _device_rate(group)
 
@@ -184,17 +175,6 @@ class GeometricSGD(Optimizer):
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-
-
-def _require_same_geometry(groups: list[Group], saved: list[Group]) -> None:
-    """Refuse a saved state whose groups have another geometry; one without any (torch's SGD) is fine."""
-    for index, (group, other) in enumerate(zip(groups, saved, strict=False)):
-        for key in ("geometry", "axis"):
-            if other.get(key, group[key]) != group[key]:
-                raise CheckpointError(
-                    f"group {index} has {key} {group[key]!r}, the saved state has {other[key]!r}: its "
-                    "momentum means something else; build the optimizer with the groups it was saved with"
-                )
 
 
 def _device_rate(group: Group) -> Rate:

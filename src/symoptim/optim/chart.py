@@ -12,7 +12,6 @@ AdamW whose path does not depend on the scaling, decoupled weight decay included
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,14 +24,23 @@ from symoptim.errors import OptionError, ZeroFilterWarning
 from symoptim.geometry.distributed import write
 from symoptim.geometry.filters import norm
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.checks import Group, check_gradients, check_parameters, check_rate, some, zero_filters
+from symoptim.optim.checkpoint import loading
+from symoptim.optim.checks import (
+    Group,
+    check_gradients,
+    check_parameters,
+    check_rate,
+    some,
+    warn_user,
+    zero_filters,
+)
 from symoptim.routing import axes_of
 
 REFUSED: dict[type[Optimizer], str] = {
-    LBFGS: "its line search compares weights of different steps, which are in different coordinates",
-    ASGD: "it averages weights of different steps, which are in different coordinates",
-    SparseAdam: "filter norms need dense gradients",
-    GeometricSGD: "it is invariant already",
+    LBFGS: "it compares weights of different steps, which are in different coordinates; take AdamW or SGD",
+    ASGD: "it averages weights of different steps, which are in different coordinates; take AdamW or SGD",
+    SparseAdam: "the norms of filters need dense gradients; take AdamW",
+    GeometricSGD: "it has a geometry of its own; use it as it is",
 }
 """Optimizers the chart cannot serve, and why."""
 
@@ -66,18 +74,27 @@ def invariant(optimizer_class: type[Optimizer], params: ParamsT, **options: Any)
     .. note:: Parameters are updated in their own precision, as ``optimizer_class`` does; there is no
         float32 master copy.
     """
-    for refused, reason in REFUSED.items():
-        if issubclass(optimizer_class, refused):
-            raise OptionError(f"invariant() cannot serve {optimizer_class.__name__}: {reason}")
-    closure = inspect.signature(optimizer_class.step).parameters.get("closure")
-    if closure is not None and closure.default is inspect.Parameter.empty:
-        raise OptionError(
-            f"invariant() cannot serve {optimizer_class.__name__}: its step calls the closure itself, in "
-            "coordinates the model does not have"
-        )
+    _require_servable(optimizer_class)
+    check_rate(options.get("lr", 0.0))
     if options.get("differentiable"):
         raise OptionError("invariant() has no differentiable=True: its coordinates change in place")
     return in_chart(optimizer_class)(params, **options)
+
+
+def _require_servable(optimizer_class: type[Optimizer]) -> None:
+    """Refuse what is no optimizer, and optimizers the chart cannot serve, with the reason."""
+    if not (isinstance(optimizer_class, type) and issubclass(optimizer_class, Optimizer)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"invariant() takes a class such as torch.optim.AdamW, got {optimizer_class!r}")
+    name = optimizer_class.__name__
+    for refused, reason in {**REFUSED, Charted: "it is in the chart already"}.items():
+        if issubclass(optimizer_class, refused):
+            raise OptionError(f"invariant() cannot serve {name}: {reason}")
+    closure = inspect.signature(optimizer_class.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise OptionError(
+            f"invariant() cannot serve {name}: its step calls the closure itself, in coordinates the model "
+            "does not have; use an optimizer driven by gradients alone, such as AdamW"
+        )
 
 
 class Charted(Optimizer):
@@ -87,7 +104,8 @@ class Charted(Optimizer):
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its geometry is ``"rows"`` unless it says otherwise."""
-        super().add_param_group({"geometry": "rows", "axis": 0, **param_group})
+        meaning = {"geometry": "rows", "axis": 0, "optimizer": type(self).__name__}
+        super().add_param_group({**meaning, **param_group})
         group = self.param_groups[-1]
         try:
             check_rate(group["lr"])
@@ -129,6 +147,11 @@ class Charted(Optimizer):
             for place in places:
                 place.parameter.grad = place.gradient
         return loss
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
+        with loading(self):
+            super().load_state_dict(state_dict)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Pickle by the wrapped class: the class made for it has no name to import it by."""
@@ -173,11 +196,10 @@ def _warn_of_zero_filters(group: Group) -> None:
     if group["geometry"] == "plain":
         return
     for name, zero in zero_filters(group):
-        warnings.warn(
+        warn_user(
             f"{name} has zero filters ({some(zero)}) along its {group['geometry']}; they have no scale and "
             "stay at zero: give them a start, or put the parameter into a 'plain' group",
             ZeroFilterWarning,
-            stacklevel=6,
         )
 
 

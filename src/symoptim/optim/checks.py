@@ -4,7 +4,9 @@ Options and parameters are looked at when they are added, gradients (by kind, ne
 step changes anything: a step that is refused leaves weights and state as they were.
 """
 
+import inspect
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,8 +32,8 @@ def check_options(group: Group) -> None:
     """Refuse a group whose options break their rules."""
     check_rate(group["lr"])
     for name in ("momentum", "weight_decay"):
-        if not 0 <= group[name] < math.inf:
-            raise OptionError(f"{name} must be a finite number >= 0, got {group[name]}")
+        if not isinstance(group[name], float | int) or not 0 <= group[name] < math.inf:
+            raise OptionError(f"{name} must be a finite number >= 0, got {group[name]!r}")
     if group["nesterov"] and not group["momentum"]:
         raise OptionError("nesterov=True needs momentum > 0, got momentum=0")
     if group["foreach"] and group["differentiable"]:
@@ -56,7 +58,7 @@ def check_parameters(group: Group) -> None:
     """Refuse parameters that do not have the geometry their group claims."""
     require_geometry(group["geometry"])
     if group["axis"] not in (0, 1):
-        raise OptionError(f"axis must be 0 or 1, the axis that counts output filters; got {group['axis']}")
+        raise OptionError(f"axis must be 0 or 1, the axis that counts output filters; got {group['axis']!r}")
     for name, parameter in labelled(group):
         require_layout(parameter, name)
         if not parameter.is_floating_point():
@@ -78,8 +80,8 @@ def check_gradients(groups: list[Group]) -> None:
                 continue
             if gradient.layout is not torch.strided:
                 raise GradientError(
-                    f"the gradient of {name} is sparse ({gradient.layout}); filter norms need dense "
-                    "gradients: use sparse=False, or give that parameter to torch.optim.SparseAdam"
+                    f"the gradient of {name} is sparse ({gradient.layout}); these updates need dense "
+                    "ones: use sparse=False, or give that parameter to torch.optim.SparseAdam"
                 )
             if gradient.is_complex():
                 raise GradientError(f"the gradient of {name} is complex; only real ones can be used")
@@ -96,6 +98,14 @@ def zero_filters(group: Group) -> Iterator[tuple[str, list[int]]]:
         zero = [int(index) for index in mask.nonzero()]
         if zero:
             yield name, zero
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the caller's that led here, whatever of torch and of ours lies between."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("symoptim", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def some(indices: list[int]) -> str:

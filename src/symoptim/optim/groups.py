@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import nn
 
+from symoptim.optim.checks import labelled
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, route
 
 
@@ -19,16 +20,30 @@ class ParameterGroups(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         """Return a table of all parameters: name, shape, geometry, axis and the reason."""
-        rows = [("parameter", "shape", "geometry", "axis", "because")]
-        for names, parameter, role in self.routed:
-            axis = "" if role.geometry == "plain" else str(role.axis)
-            shape = "x".join(map(str, parameter.shape)) or "scalar"
-            rows.append((" = ".join(names), shape, role.geometry, axis, role.reason))
-        widths = [max(len(row[column]) for row in rows) for column in range(5)]
-        lines = [
-            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
-        ]
-        return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+        found = {id(parameter): place for place, (_, parameter, _) in enumerate(self.routed)}
+        rows: list[tuple[int, tuple[str, ...]]] = []
+        for group in self:
+            for name, parameter in labelled(group):
+                place = found.get(id(parameter), len(found))
+                known = self.routed[place] if place < len(found) else None
+                geometry, axis = group.get("geometry", "rows"), group.get("axis", 0)
+                row = (
+                    " = ".join(known.names) if known else name,
+                    "x".join(map(str, parameter.shape)) or "scalar",
+                    geometry,
+                    "" if geometry == "plain" else str(axis),
+                    known.role.reason if known else "added by hand",
+                )
+                rows.append((place, row))
+        in_order = [row for _, row in sorted(rows, key=lambda place_and_row: place_and_row[0])]
+        return _table([("parameter", "shape", "geometry", "axis", "because"), *in_order])
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    """Columns of equal width, a rule under the first row."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
 
 
 def param_groups(
@@ -41,7 +56,8 @@ def param_groups(
     embeddings, recurrent and home-made parameters) ``plain``. Every parameter is in exactly one group,
     frozen ones included.
 
-    *Several heads*: "last" is the last one registered; name the other heads in ``overrides``.
+    *Last* means registered last in the model, which need not be the last one used; where it is not, and
+    where there are several heads, say so in ``overrides``.
     *Tied weights* appear once, under all their names; where their uses ask for different geometries
     (an embedding tied to the output map, say) they are plain.
 
@@ -60,10 +76,10 @@ def param_groups(
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2, bias=False))
     >>> print(param_groups(model))
     parameter  shape  geometry  axis  because
-    ------------------------------------------------
+    --------------------------------------------------------
     0.weight   8x4    rows      0     Linear filters
     0.bias     8      plain           bias
-    2.weight   2x8    columns   0     last Linear
+    2.weight   2x8    columns   0     last Linear registered
     """
     return ParameterGroups(route(model, overrides))
 

@@ -1,12 +1,11 @@
 """``ScaledSGD`` (SM) and ``UnitNormSGD`` (UN): signatures and what they promise."""
 
-import warnings
 from collections.abc import Mapping
 from typing import ClassVar
 
 from symoptim.errors import OptionError, ZeroFilterError, ZeroFilterWarning
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.checks import Group, some, zero_filters
+from symoptim.optim.checks import Group, some, warn_user, zero_filters
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
@@ -42,11 +41,10 @@ class ScaledSGD(GeometricSGD):
         if group["geometry"] == "plain":
             return
         for name, zero in zero_filters(group):
-            warnings.warn(
+            warn_user(
                 f"{name} has zero filters ({some(zero)}) along its {group['geometry']}; the scaled metric "
                 "leaves them at zero: give them a start, or put the parameter into a 'plain' group",
                 ZeroFilterWarning,
-                stacklevel=5,
             )
 
 

@@ -1,0 +1,70 @@
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from symoptim import ScaledSGD, UnitNormSGD, invariant
+from symoptim.errors import CheckpointError
+
+Make = Callable[[list[dict]], Optimizer]
+
+SCALED: Make = lambda groups: ScaledSGD(groups, lr=0.1, momentum=0.9)  # noqa: E731
+UNIT_NORM: Make = lambda groups: UnitNormSGD(groups, lr=0.1, momentum=0.9)  # noqa: E731
+CHARTED: Make = lambda groups: invariant(SGD, groups, lr=0.1, momentum=0.9)  # noqa: E731
+PLAIN: Make = lambda groups: SGD(groups, lr=0.1, momentum=0.9)  # noqa: E731
+ADAMW: Make = lambda groups: invariant(AdamW, groups, lr=0.1)  # noqa: E731
+
+
+def stepped(make: Make, geometry: str = "rows") -> Optimizer:
+    weight = nn.Parameter(torch.ones(2, 2))
+    weight.grad = torch.ones(2, 2)
+    optimizer = make([{"params": [weight], "geometry": geometry}])
+    optimizer.step()
+    return optimizer
+
+
+@pytest.mark.parametrize("make", [SCALED, UNIT_NORM, CHARTED, ADAMW])
+def test_a_state_saved_for_another_geometry_is_refused_and_changes_nothing(make: Make) -> None:
+    saved = stepped(make, "columns").state_dict()
+    saved["param_groups"][0]["lr"] = 0.5
+    optimizer = stepped(make)
+    before = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(CheckpointError, match="group 0 has geometry 'rows', the saved state 'columns'"):
+        optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    assert str(optimizer.state_dict()) == str(before)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(SCALED, UNIT_NORM), (SCALED, PLAIN), (CHARTED, PLAIN), (CHARTED, SCALED), (ADAMW, CHARTED)],
+)
+def test_a_state_made_by_another_optimizer_is_refused(ours: Make, theirs: Make) -> None:
+    with pytest.raises(CheckpointError, match=r"group 0 has optimizer '\w+', the saved state"):
+        stepped(ours).load_state_dict(stepped(theirs).state_dict())
+
+
+@pytest.mark.parametrize("make", [SCALED, UNIT_NORM, CHARTED])
+def test_the_options_of_an_optimizer_without_state_can_be_taken_over(make: Make) -> None:
+    saved = SGD([nn.Parameter(torch.ones(2, 2))], lr=0.5).state_dict()
+    optimizer = stepped(make, "columns")
+    optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert optimizer.param_groups[0]["geometry"] == "columns"
+    optimizer.step()
+
+
+def test_hooks_of_the_user_see_and_change_what_is_loaded() -> None:
+    optimizer = stepped(SCALED)
+    saved = stepped(UNIT_NORM).state_dict()
+
+    def claim(_: Optimizer, state: dict) -> dict:
+        groups = [{**group, "optimizer": "ScaledSGD", "lr": 0.25} for group in state["param_groups"]]
+        return {**state, "param_groups": groups}
+
+    optimizer.register_load_state_dict_pre_hook(claim)
+    optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.25
