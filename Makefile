@@ -10,7 +10,8 @@ help:
 	@echo "make reproduce   train Arch1 and Arch2 on digits, print the errors, draw the invariance picture"
 	@echo "make test        the tests, with coverage; also builds the wheel and imports from it"
 	@echo "make test-all    the slow and GPU tests too"
-	@echo "make lint        ruff and pyright"
+	@echo "make lint        ruff and pyright; make format mends what can be mended"
+	@echo "make setup       only make .venv with everything in it; make clean removes it and all results"
 
 setup: .venv/ready
 

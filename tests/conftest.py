@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+# Two threads on two busy cores spin against each other and can be several times slower than one.
+torch.set_num_threads(1)
+
 
 @pytest.fixture(autouse=True)
 def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,12 @@ def test_code_in_the_readme_runs(index: int) -> None:
     exec(compile("\n".join(readme_code()[: index + 1]), "README.md", "exec"), {})
 
 
+def test_the_table_in_the_readme_is_what_is_printed() -> None:
+    names: dict[str, object] = {}
+    exec(compile(readme_code()[0], "README.md", "exec"), names)
+    assert f"```\n{names['groups']}\n```" in (ROOT / "README.md").read_text()
+
+
 def test_pictures_and_links_of_the_readme_exist() -> None:
     targets = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
     assert targets

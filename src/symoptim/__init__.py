@@ -2,8 +2,8 @@
 
 from symoptim import models as models
 from symoptim.models.balance import balance_ as balance_
-from symoptim.optim.chart import invariant as invariant
 from symoptim.optim.groups import param_groups as param_groups
+from symoptim.optim.invariant import invariant as invariant
 from symoptim.optim.sgd import ScaledSGD as ScaledSGD
 from symoptim.optim.sgd import UnitNormSGD as UnitNormSGD
 from symoptim.routing import Role as Role

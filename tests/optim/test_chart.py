@@ -9,7 +9,8 @@ from torch.optim import LBFGS, SGD, AdamW, Optimizer
 
 from symoptim import ScaledSGD, UnitNormSGD, invariant, param_groups
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
-from symoptim.optim.chart import REFUSED, in_chart
+from symoptim.optim.chart import in_chart
+from symoptim.optim.invariant import REFUSED
 from trajectories import batches, network
 
 WRAPPED: dict[str, dict[str, float]] = {

@@ -1,0 +1,74 @@
+"""``invariant``: the public way into the chart, and the optimizers it has to turn away."""
+
+import inspect
+from typing import Any
+
+from torch.optim import ASGD, LBFGS, Optimizer, SparseAdam
+from torch.optim.optimizer import ParamsT
+
+from symoptim.errors import OptionError
+from symoptim.optim.base import GeometricSGD
+from symoptim.optim.chart import Charted, in_chart
+from symoptim.optim.checks import check_rate
+
+REFUSED: dict[type[Optimizer], str] = {
+    LBFGS: "it compares weights of different steps, which are in different coordinates; take AdamW or SGD",
+    ASGD: "it averages weights of different steps, which are in different coordinates; take AdamW or SGD",
+    SparseAdam: "the norms of filters need dense gradients; take AdamW",
+    GeometricSGD: "it has a geometry of its own; use it as it is",
+    Charted: "it is in the chart already",
+}
+"""Optimizers the chart cannot serve, and why."""
+
+
+def invariant(optimizer_class: type[Optimizer], params: ParamsT, **options: Any) -> Optimizer:
+    """Build an optimizer of that class whose path does not depend on how filters are scaled.
+
+    The result *is* an ``optimizer_class`` (schedulers, ``state_dict``, hooks, ``foreach`` and ``fused``
+    work as they do there); only its step is taken in other coordinates. Its state must come from
+    gradients alone: SGD, Adam, AdamW, NAdam, RAdam, RMSprop, Adagrad, Adadelta, Adamax, Rprop, Adafactor
+    and Muon do, and so must any optimizer of your own.
+
+    Args:
+        optimizer_class: class of the optimizer.
+        params: groups of :func:`symoptim.param_groups`, as for :class:`symoptim.ScaledSGD`.
+        **options: options of ``optimizer_class``.
+
+    Returns:
+        The optimizer.
+
+    Raises:
+        OptionError: the class keeps weights of earlier steps (L-BFGS, ASGD), or ``differentiable``.
+
+    >>> import torch
+    >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    >>> optimizer = invariant(torch.optim.SGD, [w], lr=0.1)
+    >>> w[0, 0].backward()
+    >>> optimizer.step()
+    >>> w.tolist()
+    [[0.5, 4.0]]
+
+    .. note:: Parameters are updated in their own precision, as ``optimizer_class`` does; there is no
+        float32 master copy.
+    """
+    _require_servable(optimizer_class)
+    check_rate(options.get("lr", 0.0))
+    if options.get("differentiable"):
+        raise OptionError("invariant() has no differentiable=True: its coordinates change in place")
+    return in_chart(optimizer_class)(params, **options)
+
+
+def _require_servable(optimizer_class: type[Optimizer]) -> None:
+    """Refuse what is no optimizer, and optimizers the chart cannot serve, with the reason."""
+    if not (isinstance(optimizer_class, type) and issubclass(optimizer_class, Optimizer)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(f"invariant() takes a class such as torch.optim.AdamW, got {optimizer_class!r}")
+    name = optimizer_class.__name__
+    for refused, reason in REFUSED.items():
+        if issubclass(optimizer_class, refused):
+            raise OptionError(f"invariant() cannot serve {name}: {reason}")
+    closure = inspect.signature(optimizer_class.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise OptionError(
+            f"invariant() cannot serve {name}: its step calls the closure itself, in coordinates the model "
+            "does not have; use an optimizer driven by gradients alone, such as AdamW"
+        )
