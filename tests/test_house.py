@@ -42,11 +42,13 @@ def imported_parts(path: Path) -> set[str]:
     """Parts of the package that a file imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names.add(node.module or "")
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return {name.split(".")[1] for name in names if name.startswith("symoptim.")}
+    ours = [name.split(".") for name in names if name.split(".")[0] == "symoptim"]
+    return {parts[1] if len(parts) > 1 else "the package itself" for parts in ours}
 
 
 def test_imports_point_one_way() -> None:

@@ -30,4 +30,4 @@ def test_short_types_are_updated_in_float32(dtype: torch.dtype) -> None:
 def test_norms_of_short_types_are_judged_in_float32() -> None:
     row = torch.full((1, 1000), 0.0316, dtype=torch.bfloat16)
     assert filters.has_unit_norm(row).all()
-    assert not filters.is_zero(torch.full((1, 2), 1e-4, dtype=torch.float16)).any()
+    assert not filters.lacks_direction(torch.full((1, 2), 1e-4, dtype=torch.float16)).any()

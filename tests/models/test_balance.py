@@ -22,6 +22,6 @@ def test_a_zero_filter_is_refused_and_nothing_is_changed() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
     nn.init.zeros_(model[1].weight)
     before = model[0].weight.clone()
-    with pytest.raises(ZeroFilterError, match=r"parameter '1.weight' has zero filters"):
+    with pytest.raises(ZeroFilterError, match=r"parameter '1.weight' has filters that are zero"):
         balance_(model)
     assert torch.equal(model[0].weight, before)

@@ -132,7 +132,18 @@ def _unit_norm_errors(device: str, dtype: torch.dtype) -> list[ErrorOptimizerInp
     return [
         *_errors(device, dtype),
         _bad_option({"weight_decay": 0.1}, "weight_decay=0.1 has no effect on unit-norm rows"),
-        _bad_option({}, r"parameter 'w' has zero rows \(1\)", params=[("w", holed)], kind=ZeroFilterError),
+        _bad_option(
+            {},
+            "rows without a direction .*too small or large to square",
+            params=[nn.Parameter(torch.full((2, 2), 1e25))],
+            kind=ZeroFilterError,
+        ),
+        _bad_option(
+            {},
+            r"parameter 'w' has rows without a direction \(1; zero",
+            params=[("w", holed)],
+            kind=ZeroFilterError,
+        ),
     ]
 
 

@@ -147,7 +147,7 @@ def test_negative_rates_are_refused() -> None:
 
 def test_zero_filters_warn_and_stay() -> None:
     weight = nn.Parameter(torch.tensor([[0.0, 0.0], [1.0, 2.0]]))
-    with pytest.warns(ZeroFilterWarning, match=r"zero filters \(0\)") as seen:
+    with pytest.warns(ZeroFilterWarning, match=r"rows without a direction \(0; zero") as seen:
         optimizer = invariant(AdamW, [weight], lr=0.1)
     assert seen[0].filename == __file__
     weight.grad = torch.ones(2, 2)
@@ -170,6 +170,35 @@ def test_a_step_that_fails_inside_the_wrapped_optimizer_restores_weights_and_gra
         optimizer.step()
     assert torch.equal(weight, before)
     assert weight.grad is gradient
+
+
+def test_gradients_of_plain_groups_are_untouched_where_torch_writes_to_them() -> None:
+    options = {"lr": 0.1, "momentum": 0.9, "nesterov": True, "foreach": True}
+    changed = []
+    for make in (SGD, lambda *args, **kwargs: invariant(SGD, *args, **kwargs)):
+        weight = nn.Parameter(torch.ones(2, 2))
+        optimizer = make([{"params": [weight], "geometry": "plain"}], **options)
+        for _ in range(2):
+            weight.grad = torch.ones(2, 2)
+            optimizer.step()
+        changed.append(not torch.equal(weight.grad, torch.ones(2, 2)))
+    assert not changed[1]
+    if not changed[0]:
+        pytest.skip("this torch leaves gradients alone too: nothing to protect them from")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_plain_groups_are_stepped_bit_for_bit_as_without_the_chart(dtype: torch.dtype) -> None:
+    one, other = nn.Parameter(torch.randn(50, 50).to(dtype)), nn.Parameter(torch.empty(0))
+    other.data = one.data.clone()
+    charted = invariant(SGD, [{"params": [one], "geometry": "plain"}], lr=0.1)
+    plain = SGD([other], lr=0.1)
+    for _ in range(5):
+        one.grad = torch.randn(50, 50).to(dtype)
+        other.grad = one.grad.clone()
+        charted.step()
+        plain.step()
+    assert torch.equal(one, other)
 
 
 def test_groups_given_are_not_written_to() -> None:

@@ -66,13 +66,17 @@ def norm(w: Tensor, over: Axes = ROWS) -> Tensor:
     return squared_norm(w, over).sqrt()
 
 
-def is_zero(w: Tensor, over: Axes = ROWS) -> Tensor:
-    """Filters that have no direction: their squared norm is zero in the precision they are updated in.
+def lacks_direction(w: Tensor, over: Axes = ROWS) -> Tensor:
+    """Filters whose squared norm is zero or not finite in the precision they are updated in.
 
-    >>> is_zero(torch.tensor([[0.0, 0.0], [0.0, 1.0]])).flatten().tolist()
-    [True, False]
+    Zero filters, that is, but also those with NaN, and those too small or too large to be squared.
+
+    >>> w = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.0, torch.nan], [0.0, 1e25]])
+    >>> lacks_direction(w).flatten().tolist()
+    [True, False, True, True]
     """
-    return squared_norm(w.to(update_dtype(w.dtype)), over) == 0
+    squared = squared_norm(w.to(update_dtype(w.dtype)), over)
+    return (squared == 0) | ~squared.isfinite()
 
 
 def has_unit_norm(w: Tensor, over: Axes = ROWS) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from symoptim.errors import ZeroFilterError
-from symoptim.geometry.filters import is_zero
+from symoptim.geometry.filters import lacks_direction
 from symoptim.geometry.unit_norm import normalize
 from symoptim.routing import axes_of, route
 
@@ -32,8 +32,11 @@ def balance_(model: nn.Module) -> nn.Module:
     """
     filters = [routed for routed in route(model) if routed.role.geometry != "plain"]
     for names, weight, role in filters:
-        if is_zero(weight, axes_of("rows", role.axis, weight.ndim)).any():
-            raise ZeroFilterError(f"parameter '{names[0]}' has zero filters: initialize the model first")
+        if lacks_direction(weight, axes_of("rows", role.axis, weight.ndim)).any():
+            raise ZeroFilterError(
+                f"parameter '{names[0]}' has filters that are zero, not finite, or too small or large to "
+                "square: initialize the model first"
+            )
     for _, weight, role in filters:
         weight.copy_(normalize(weight, axes_of("rows", role.axis, weight.ndim)))
     return model

@@ -38,7 +38,7 @@ def apply_each(
         differentiable: step from copies, because autograd needs the old values after they are overwritten.
     """
     for job in jobs:
-        weights = working_weights(job.parameter, job.state, update, job.over)
+        weights = working_weights(job.parameter, job.state)
         buffer = _buffer(job.state, weights) if options.momentum else None
         if differentiable:
             weights = weights.clone()
@@ -72,7 +72,7 @@ def apply_stacked(jobs: Iterable[Job], update: Update, options: StepOptions) -> 
 
 
 def _apply_stack(jobs: list[Job], update: Update, options: StepOptions) -> None:
-    weights = [working_weights(job.parameter, job.state, update, job.over) for job in jobs]
+    weights = [working_weights(job.parameter, job.state) for job in jobs]
     buffers = (
         [_buffer(job.state, w) for job, w in zip(jobs, weights, strict=True)] if options.momentum else []
     )

@@ -28,9 +28,8 @@ from symoptim.optim.checks import (
     check_gradients,
     check_parameters,
     check_rate,
-    some,
+    filters_without_direction,
     warn_user,
-    zero_filters,
 )
 from symoptim.routing import axes_of
 
@@ -68,22 +67,26 @@ class Charted(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         check_gradients(self.param_groups)
+        gradients = [
+            (p, p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None
+        ]
         places = [place for group in self.param_groups for place in _places(group)]
         try:
+            for parameter, gradient in gradients:
+                # Some steps write to gradients they are given: torch's SGD with foreach and nesterov does.
+                parameter.grad = gradient.clone()
             for place in places:
                 place.enter()
             _unhooked_step(self.wrapped_class)(self)
+            for place in places:
+                place.leave()
         except BaseException:
             for place in places:
                 place.parameter.copy_(place.weights)
             raise
-        else:
-            for place in places:
-                moved = place.scale * (place.parameter - place.coordinates)
-                write(place.parameter, place.weights + moved)
         finally:
-            for place in places:
-                place.parameter.grad = place.gradient
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -97,46 +100,44 @@ class Charted(Optimizer):
 
 
 class Place(NamedTuple):
-    """Where a parameter is: its weights w and gradient g, its filters' scales s, its coordinates q."""
+    """Where a parameter is: its weights w, the scales s of its filters, its coordinates q = w / s."""
 
     parameter: Tensor
     weights: Tensor
-    gradient: Tensor
     scale: Tensor
     coordinates: Tensor
 
     def enter(self) -> None:
-        """Put the parameter into the chart; its own gradient is set aside, not written to."""
+        """Put the parameter, and the copy of its gradient it has by now, into the chart."""
+        gradient = self.parameter.grad
+        assert gradient is not None
         write(self.parameter, self.coordinates)
-        self.parameter.grad = torch.empty_like(self.gradient)
-        write(self.parameter.grad, self.scale * self.gradient)
+        write(gradient, self.scale * gradient)
+
+    def leave(self) -> None:
+        """Bring the parameter back from where the step has moved its coordinates."""
+        write(self.parameter, self.weights + self.scale * (self.parameter - self.coordinates))
 
 
 def _places(group: Group) -> Iterator[Place]:
-    """Places of a group's parameters; plain ones keep their weights, but their gradients are set aside too.
-
-    Some optimizers write to the gradients they are given (torch's SGD with foreach and nesterov does).
-    """
+    """Places of a group's parameters that have a gradient; plain ones are not in the chart."""
+    if group["geometry"] == "plain":
+        return
     for parameter in group["params"]:
-        if parameter.grad is None:
-            continue
-        weights = parameter.detach().clone()
-        if group["geometry"] == "plain":
-            scale = torch.ones((), dtype=weights.dtype, device=weights.device)
-        else:
+        if parameter.grad is not None:
+            weights = parameter.detach().clone()
             scale = norm(weights, axes_of(group["geometry"], group["axis"], parameter.ndim))
-        # A zero filter has q = 0 and s g = 0, and so stays where it is, as in the scaled metric.
-        coordinates = weights / torch.where(scale == 0, 1, scale)
-        yield Place(parameter, weights, parameter.grad, scale, coordinates)
+            # A zero filter has q = 0 and s g = 0, and so stays where it is, as in the scaled metric.
+            yield Place(parameter, weights, scale, weights / torch.where(scale == 0, 1, scale))
 
 
 def _warn_of_zero_filters(group: Group) -> None:
     if group["geometry"] == "plain":
         return
-    for name, zero in zero_filters(group):
+    for name, which in filters_without_direction(group):
         warn_user(
-            f"{name} has zero filters ({some(zero)}) along its {group['geometry']}; they have no scale and "
-            "stay at zero: give them a start, or put the parameter into a 'plain' group",
+            f"{name} has {group['geometry']} without a direction ({which}); they have no scale, and zero "
+            "ones stay at zero: give them a start, or put the parameter into a 'plain' group",
             ZeroFilterWarning,
         )
 

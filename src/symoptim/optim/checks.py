@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from symoptim.errors import GradientError, OptionError
-from symoptim.geometry.filters import is_zero
+from symoptim.geometry.filters import lacks_direction
 from symoptim.optim.layout import require_layout, require_same_layout, whole
 from symoptim.routing import axes_of, require_geometry
 
@@ -88,16 +88,16 @@ def check_gradients(groups: list[Group]) -> None:
             require_same_layout(parameter, gradient, name)
 
 
-def zero_filters(group: Group) -> Iterator[tuple[str, list[int]]]:
-    """Parameters of a group that have zero filters, with the indices of those filters."""
+def filters_without_direction(group: Group) -> Iterator[tuple[str, str]]:
+    """Parameters of a group that have zero filters or worse, with the first few of them, in words."""
     for name, parameter in labelled(group):
         if parameter.is_meta or not parameter.numel():
             continue  # nothing to look at yet, or nothing at all
         over = axes_of(group["geometry"], group["axis"], parameter.ndim)
-        mask = whole(is_zero(parameter.detach(), over)).flatten()
-        zero = [int(index) for index in mask.nonzero()]
-        if zero:
-            yield name, zero
+        mask = whole(lacks_direction(parameter.detach(), over)).flatten()
+        lost = [int(index) for index in mask.nonzero()]
+        if lost:
+            yield name, f"{some(lost)}; zero, not finite, or too small or large to square"
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

@@ -12,14 +12,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from symoptim.geometry.distributed import write
-from symoptim.geometry.filters import Axes, update_dtype
-from symoptim.updates.catalog import Update
+from symoptim.geometry.filters import update_dtype
 
 State = dict[str, Any]
 
 
-def working_weights(parameter: Tensor, state: State, update: Update, over: Axes) -> Tensor:
+def working_weights(parameter: Tensor, state: State) -> Tensor:
     """Weights to step from: the parameter itself, or its master copy, made on first use."""
     dtype = update_dtype(parameter.dtype)
     if dtype == parameter.dtype:
@@ -27,8 +25,6 @@ def working_weights(parameter: Tensor, state: State, update: Update, over: Axes)
     wide = parameter.to(dtype)
     if "master" not in state:
         state["master"] = wide.clone()
-        write(state["master"], update.start(wide, over))
-        return state["master"]
     master: Tensor = state["master"]
     return torch.where(parameter == master.to(parameter.dtype), master, wide)
 

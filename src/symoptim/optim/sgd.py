@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from symoptim.errors import OptionError, ZeroFilterError, ZeroFilterWarning
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.checks import Group, some, warn_user, zero_filters
+from symoptim.optim.checks import Group, filters_without_direction, warn_user
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
@@ -40,10 +40,10 @@ class ScaledSGD(GeometricSGD):
         super()._check(group)
         if group["geometry"] == "plain":
             return
-        for name, zero in zero_filters(group):
+        for name, which in filters_without_direction(group):
             warn_user(
-                f"{name} has zero filters ({some(zero)}) along its {group['geometry']}; the scaled metric "
-                "leaves them at zero: give them a start, or put the parameter into a 'plain' group",
+                f"{name} has {group['geometry']} without a direction ({which}); the scaled metric leaves "
+                "zero ones at zero: give them a start, or put the parameter into a 'plain' group",
                 ZeroFilterWarning,
             )
 
@@ -82,8 +82,8 @@ class UnitNormSGD(GeometricSGD):
                 f"weight_decay={group['weight_decay']} has no effect on unit-norm rows, the normalization "
                 "undoes it: set it to 0 in 'rows' groups and keep it in the others"
             )
-        for name, zero in zero_filters(group):
+        for name, which in filters_without_direction(group):
             raise ZeroFilterError(
-                f"{name} has zero rows ({some(zero)}), which have no direction to keep at unit norm: "
+                f"{name} has rows without a direction ({which}), which cannot be kept at unit norm: "
                 "initialize them, or put the parameter into a 'plain' group"
             )
