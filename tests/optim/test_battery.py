@@ -82,6 +82,17 @@ class TestBattery(TestCase):
                 rounding = 1e-6 if optim_info not in OURS and optim_input.kwargs.get("capturable") else 1e-12
                 self.assert_same(loop, other, rtol=rounding, atol=rounding)
 
+    @optims(OURS, dtypes=[torch.float16, torch.bfloat16])
+    def test_stacked_steps_of_short_types_equal_the_loop_to_float32_rounding(self, device, dtype, optim_info):
+        for optim_input in optim_info.optim_inputs_func(device):
+            slow, fast = make_groups(device, dtype), make_groups(device, dtype)
+            loop = build(optim_info, slow, {**optim_input.kwargs, "foreach": False})
+            stacked = build(optim_info, fast, {**optim_input.kwargs, "foreach": True})
+            train(loop, slow)
+            train(stacked, fast)
+            for a, b in zip(state_of(loop), state_of(stacked), strict=True):
+                self.assertEqual(a, b, rtol=1e-5, atol=1e-6)
+
     @optims(ALL, dtypes=[torch.float32, torch.float64])
     def test_gradients_stay_the_same_objects_with_the_same_bits(self, device, dtype, optim_info):
         for optim_input in every_input(optim_info, device, dtype):

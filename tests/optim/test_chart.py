@@ -156,6 +156,14 @@ def test_zero_filters_warn_and_stay() -> None:
     assert weight.isfinite().all()
 
 
+def test_zero_columns_warn_and_zeros_of_plain_groups_do_not() -> None:
+    weight, zeros = nn.Parameter(torch.tensor([[1.0, 0.0], [1.0, 0.0]])), nn.Parameter(torch.zeros(2, 2))
+    groups = [{"params": [zeros], "geometry": "plain"}, {"params": [weight], "geometry": "columns"}]
+    with pytest.warns(ZeroFilterWarning, match=r"columns without a direction \(1; zero") as seen:
+        invariant(AdamW, groups, lr=0.1)
+    assert len(seen) == 1
+
+
 def test_a_step_that_fails_inside_the_wrapped_optimizer_restores_weights_and_gradients() -> None:
     class Failing(SGD):
         def step(self, closure: None = None) -> None:
