@@ -16,7 +16,6 @@ from torch.testing._internal.common_optimizers import (
     optims,
 )
 from torch.testing._internal.common_utils import TestCase
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from optim.infos import ALL, OURS, Group, make_groups, parameters, set_gradients
 from symoptim import UnitNormSGD
@@ -366,14 +365,14 @@ class TestBattery(TestCase):
             self.assertEqual(parameters(plain), parameters(strided), rtol=1e-6, atol=1e-6)
 
     @optims(OURS, dtypes=[torch.float16, torch.bfloat16, torch.float32])
-    def test_a_step_never_asks_for_a_value_on_the_host(self, device, dtype, optim_info):
+    def test_a_step_never_looks_at_a_value(self, device, dtype, optim_info):
+        """Tensors without data cannot be read on the host: any attempt to would raise."""
         for optim_input in every_input(optim_info, device, dtype):
-            groups = make_groups(device, dtype)
+            groups = make_groups("meta", dtype)
             optimizer = build(optim_info, groups, optim_input.kwargs)
             set_gradients(groups, 0)
-            with NoHostReads():
-                optimizer.step()
-                optimizer.step()
+            optimizer.step()
+            optimizer.step()
 
     @optims(OURS, dtypes=[torch.float64])
     def test_autograd_runs_through_a_differentiable_step(self, device, dtype, optim_info):
@@ -405,15 +404,6 @@ class TestBattery(TestCase):
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             assert group["lr"] is rate
             self.assertEqual(float(rate), 0.005)
-
-
-class NoHostReads(TorchDispatchMode):
-    """Fails where a tensor's value is read on the host, which waits for the device."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        host_reads = (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
-        assert func not in host_reads, f"{func} waits for the device"
-        return func(*args, **(kwargs or {}))
 
 
 instantiate_device_type_tests(TestBattery, globals(), only_for=("cpu", "cuda"))
