@@ -19,7 +19,8 @@ import torch
 from matplotlib.axes import Axes
 
 from symoptim import models
-from symoptim.data.digits import Split, load_digits
+from symoptim.data.digits import load_digits
+from symoptim.data.split import Split
 from training import UPDATES, train
 
 EPOCHS = 25

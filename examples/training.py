@@ -7,7 +7,7 @@ from torch import nn
 from torch.optim import SGD, Optimizer
 
 import symoptim
-from symoptim.data.digits import Split
+from symoptim.data.split import Split
 
 BATCH = 100
 

@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "symoptim"
 # What each part may import; a part that is not listed may be imported by nobody but the package itself.
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
-    "data": set(),
+    "data": {"errors"},
     "geometry": set(),
     "updates": {"geometry"},
     "schedules": {"errors"},

@@ -29,5 +29,9 @@ class CheckpointError(SymoptimError, ValueError):
     """A saved state belongs to other parameters or another geometry."""
 
 
+class DataError(SymoptimError, RuntimeError):
+    """A data file is missing, damaged, or not what its name says."""
+
+
 class ZeroFilterWarning(UserWarning):
     """A filter is zero; the scaled metric will leave it where it is."""

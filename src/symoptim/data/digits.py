@@ -1,18 +1,10 @@
 """The embedded set: 1,797 handwritten digits of 8x8 pixels that ship with scikit-learn (extra ``paper``)."""
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
-from torch import Tensor
 
-
-class Split(NamedTuple):
-    """Images ``(n, pixels)`` with values in [0, 1] and labels ``(n,)``, for training and for testing."""
-
-    train_images: Tensor
-    train_labels: Tensor
-    test_images: Tensor
-    test_labels: Tensor
+from symoptim.data.split import Split
 
 
 def load_digits(*, test: int = 297, seed: int = 0, dtype: torch.dtype = torch.float32) -> Split:
