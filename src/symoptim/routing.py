@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, cast, get_args
 
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvTransposeNd  # pyright: ignore[reportPrivateUsage]
 
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import Axes, filter_axes
@@ -27,6 +26,7 @@ GEOMETRIES: tuple[Geometry, ...] = get_args(Geometry)
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 TransposedConvolution = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
+WithFilters = nn.Linear | nn.Bilinear | Convolution | TransposedConvolution
 ATTENTION_PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
 
 
@@ -98,16 +98,15 @@ def _uses(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
 
 
 def _named_modules(model: nn.Module) -> Iterable[tuple[str, nn.Module]]:
-    return cast(
-        "Iterable[tuple[str, nn.Module]]", model.named_modules(remove_duplicate=False)
-    )  # torch leaves it untyped
+    # torch leaves it untyped
+    return cast("Iterable[tuple[str, nn.Module]]", model.named_modules(remove_duplicate=False))
 
 
 def _last_filters(model: nn.Module) -> nn.Module | None:
     """The layer with filters that was registered last."""
     last = None
     for module in model.modules():
-        if isinstance(module, nn.Linear | nn.Bilinear | Convolution | TransposedConvolution):
+        if isinstance(module, WithFilters):
             last = module
     return last
 
@@ -116,13 +115,12 @@ def _role(module: nn.Module, name: str, is_last: bool) -> Role:
     """Role of the parameter ``name`` that ``module`` itself owns."""
     if isinstance(module, nn.MultiheadAttention) and name in ATTENTION_PROJECTIONS:
         return Role("rows", 0, "attention projection")
-    if name != "weight" or not isinstance(
-        module, nn.Linear | nn.Bilinear | Convolution | TransposedConvolution
-    ):
+    if name != "weight" or not isinstance(module, WithFilters):
         return Role("plain", 0, "bias" if name == "bias" else f"{type(module).__name__} {name}")
-    if isinstance(module, _ConvTransposeNd) and module.groups > 1:
+    transposed = isinstance(module, TransposedConvolution)
+    if transposed and module.groups > 1:
         return Role("plain", 0, "grouped transposed convolution: no axis counts its filters")
-    axis = 1 if isinstance(module, _ConvTransposeNd) else 0
+    axis = 1 if transposed else 0
     if is_last and _is_pointwise(module):
         return Role("columns", axis, f"last {type(module).__name__} registered")
     return Role("rows", axis, f"{type(module).__name__} filters")
@@ -161,9 +159,8 @@ def _require_known(overrides: Mapping[str, Geometry | Role], model: nn.Module) -
     for name, wanted in overrides.items():
         if name not in names:
             near = difflib.get_close_matches(name, names, n=3)
-            hint = (
-                f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(filter(None, names[:9]))}"
-            )
+            few = ", ".join(filter(None, names[:9]))
+            hint = f"did you mean {', '.join(near)}?" if near else f"it has {few}"
             raise OptionError(f"override '{name}' names no module or parameter of the model; {hint}")
         role = wanted if isinstance(wanted, Role) else Role(wanted)
         require_geometry(role.geometry)
