@@ -14,7 +14,7 @@ import symoptim
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "symoptim"
 
-# What each part may import; a part that is not listed may be imported by nobody but the package itself.
+# What each part may import besides itself; a new part has to be listed here.
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "data": {"errors"},

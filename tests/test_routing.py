@@ -114,8 +114,10 @@ def test_tied_weights_appear_once_and_are_plain_where_their_uses_disagree() -> N
     tied = next(r for r in route(model) if r.parameter is model.embedding.weight)
     assert tied.names == ("embedding.weight", "output.weight")
     assert tied.role.geometry == "plain"
-    agreed = roles(model, overrides={"embedding": "columns"})
-    assert agreed["embedding.weight"] == ("columns", 0)
+    for name in ("embedding", "output.weight"):
+        assert roles(model, overrides={name: "rows"})["embedding.weight"] == ("rows", 0)
+    torn = roles(model, overrides={"embedding": "rows", "output": "columns"})
+    assert torn["embedding.weight"] == ("plain", 0)
 
 
 def test_tied_hidden_layers_that_agree_keep_their_role() -> None:

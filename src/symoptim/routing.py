@@ -9,7 +9,8 @@
     anything else (norms, embeddings, RNNs, own parameters)   plain
 
 Only a trace of the model could tell which map really is last, or that there are several heads: name
-them in ``overrides``. A tied parameter is listed once; where its uses disagree it is plain.
+them in ``overrides``. A tied parameter is listed once; where its uses disagree it is plain, unless an
+override of one of them says otherwise.
 """
 
 import difflib
@@ -74,15 +75,20 @@ def route(model: nn.Module, overrides: Mapping[str, Geometry | Role] | None = No
     _require_known(overrides, model)
     if not uses:
         raise OptionError(f"{type(model).__name__} has no parameters to optimize")
-    roles: dict[int, list[tuple[str, Role]]] = {}
-    parameters: dict[int, nn.Parameter] = {}
-    for name, parameter, role in uses:
-        parameters[id(parameter)] = parameter
-        roles.setdefault(id(parameter), []).append((name, _override(name, parameter, role, overrides)))
-    return [
-        Routed(tuple(name for name, _ in named), parameters[key], _agreed(named))
-        for key, named in roles.items()
-    ]
+    by_parameter: dict[int, list[tuple[str, nn.Parameter, Role]]] = {}
+    for use in uses:
+        by_parameter.setdefault(id(use[1]), []).append(use)
+    return [_routed(same, overrides) for same in by_parameter.values()]
+
+
+def _routed(uses: list[tuple[str, nn.Parameter, Role]], overrides: Mapping[str, Geometry | Role]) -> Routed:
+    """One parameter with all its uses: what the user says of any of them, else what they agree on."""
+    parameter = uses[0][1]
+    asked = [_override(name, parameter, role, overrides) for name, _, role in uses]
+    roles = [role for role in asked if role] or [role for _, _, role in uses]
+    agreed = all(role[:2] == roles[0][:2] for role in roles)
+    role = roles[0] if agreed else Role("plain", 0, "tied, and its uses disagree")
+    return Routed(tuple(name for name, _, _ in uses), parameter, role)
 
 
 def _uses(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
@@ -133,22 +139,16 @@ def _is_pointwise(module: nn.Module) -> bool:
     return isinstance(module, nn.Linear)
 
 
-def _override(name: str, parameter: Tensor, role: Role, overrides: Mapping[str, Geometry | Role]) -> Role:
-    """The user's role for a parameter, or its own; a module's override leaves its 1-D parameters alone."""
+def _override(
+    name: str, parameter: Tensor, role: Role, overrides: Mapping[str, Geometry | Role]
+) -> Role | None:
+    """The user's role for a use of a parameter, if any; a module's override leaves 1-D parameters alone."""
     prefixes = [name, *(name[:i] for i in range(len(name) - 1, 0, -1) if name[i] == "."), ""]
     chosen = next((prefix for prefix in prefixes if prefix in overrides), None)
     if chosen is None or (chosen != name and parameter.ndim < 2):
-        return role
+        return None
     wanted = overrides[chosen]
     return wanted if isinstance(wanted, Role) else Role(wanted, role.axis, f"override '{chosen}'")
-
-
-def _agreed(named: list[tuple[str, Role]]) -> Role:
-    """Role of a tied parameter: the one its uses share, else plain."""
-    first = named[0][1]
-    if all(role[:2] == first[:2] for _, role in named):
-        return first
-    return Role("plain", 0, "tied, and its uses disagree")
 
 
 def _require_known(overrides: Mapping[str, Geometry | Role], model: nn.Module) -> None:

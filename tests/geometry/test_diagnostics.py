@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 
 import torch
@@ -40,3 +41,12 @@ def test_scaled_step_commutes_with_rescaling_and_a_plain_step_does_not() -> None
     point = [*model.weights().hidden, model.classifier.weight]
     assert equivariance_residual(one_step(SCALED, model), rescale, point) < 1e-13
     assert equivariance_residual(one_step(PLAIN, model), rescale, point) > 0.1
+
+
+def test_a_residual_of_nan_is_seen_wherever_it_is() -> None:
+    def broken(point: Point) -> Point:
+        return [point[0], point[1] * torch.nan]
+
+    point = [torch.ones(2), torch.ones(2)]
+    assert math.isnan(equivariance_residual(broken, lambda x: x, point))
+    assert equivariance_residual(lambda x: [0 * w for w in x], lambda x: x, point) == 0

@@ -25,3 +25,15 @@ def test_a_zero_filter_is_refused_and_nothing_is_changed() -> None:
     with pytest.raises(ZeroFilterError, match=r"parameter '1.weight' has filters that are zero"):
         balance_(model)
     assert torch.equal(model[0].weight, before)
+
+
+def test_the_classifier_may_be_balanced_by_columns() -> None:
+    model = balance_(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), classifier="columns")
+    torch.testing.assert_close(model[0].weight.norm(dim=1), torch.ones(4))
+    torch.testing.assert_close(model[1].weight.norm(dim=0), torch.ones(4))
+
+
+def test_weights_too_small_to_square_in_float16_are_balanced_in_float32() -> None:
+    model = nn.Linear(4, 2).half()
+    nn.init.constant_(model.weight, 1e-4)
+    torch.testing.assert_close(balance_(model).weight, torch.full((2, 4), 0.5).half())

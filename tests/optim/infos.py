@@ -88,6 +88,7 @@ def _bad_rates() -> list[ErrorOptimizerInput]:
         _bad_option({"lr": float("nan")}, "lr must be a finite number >= 0, got nan"),
         _bad_option({"lr": float("inf")}, "lr must be a finite number >= 0, got inf"),
         _bad_option({"lr": "fast"}, "lr must be a number or a 1-element Tensor, got 'fast'"),
+        _bad_option({"lr": torch.tensor(1j)}, "lr must be a number or a 1-element Tensor"),
         _bad_option({"lr": torch.tensor(-1.0)}, "lr must be a finite number >= 0, got -1.0"),
         _bad_option({"momentum": -1}, "momentum must be a finite number >= 0, got -1"),
         _bad_option({"momentum": "much"}, "momentum must be a finite number >= 0, got 'much'"),
@@ -110,6 +111,7 @@ def bad_parameters() -> list[ErrorOptimizerInput]:
             {}, "unknown geometry 'row'; choose one of rows", params=[{"params": weight, "geometry": "row"}]
         ),
         _bad_option({}, "axis must be 0 or 1.*got 2", params=[{"params": weight, "axis": 2}]),
+        _bad_option({}, "axis must be 0 or 1.*got True", params=[{"params": weight, "axis": True}]),
         _bad_option({}, "axis must be 0 or 1.*got '0'", params=[{"params": weight, "axis": "0"}]),
         _bad_option({}, r"parameter 0 of its group has shape \(2,\).*geometry='plain'", params=[bias]),
         _bad_option({}, r"parameter 'b' has shape \(2,\)", params=[("b", bias)]),

@@ -209,6 +209,35 @@ def test_plain_groups_are_stepped_bit_for_bit_as_without_the_chart(dtype: torch.
     assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("size", [1e-4, 300.0])
+def test_norms_of_short_types_neither_vanish_nor_overflow(size: float) -> None:
+    short = nn.Parameter(torch.full((1, 4), size, dtype=torch.float16))
+    full = nn.Parameter(torch.full((1, 4), size))
+    for weight in (short, full):
+        optimizer = invariant(SGD, [weight], lr=0.1)
+        weight.grad = torch.full((1, 4), 0.1 / size, dtype=weight.dtype)
+        optimizer.step()
+    assert (full < 0.99 * size).all()
+    torch.testing.assert_close(short.float(), full, rtol=2e-2, atol=1e-6)
+
+
+def test_an_optimizer_without_a_rate_is_served() -> None:
+    class Halving(Optimizer):
+        def __init__(self, params: list[nn.Parameter]) -> None:
+            super().__init__(params, {})
+
+        @torch.no_grad()
+        def step(self, closure: None = None) -> None:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.mul_(0.5)
+
+    weight = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    weight.grad = torch.ones(1, 2)
+    invariant(Halving, [weight]).step()
+    torch.testing.assert_close(weight.detach(), torch.tensor([[1.5, 2.0]]))
+
+
 def test_groups_given_are_not_written_to() -> None:
     groups = [{"params": [nn.Parameter(torch.ones(2, 2))]}]
     before = copy.copy(groups[0])

@@ -7,7 +7,7 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from symoptim import ScaledSGD, UnitNormSGD, invariant
-from symoptim.errors import CheckpointError
+from symoptim.errors import CheckpointError, OptionError
 
 Make = Callable[[list[dict]], Optimizer]
 
@@ -55,6 +55,69 @@ def test_the_options_of_an_optimizer_without_state_can_be_taken_over(make: Make)
     assert optimizer.param_groups[0]["lr"] == 0.5
     assert optimizer.param_groups[0]["geometry"] == "columns"
     optimizer.step()
+
+
+def test_a_state_of_other_shapes_is_refused_and_changes_nothing() -> None:
+    optimizer = stepped(SCALED)
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["state"][0]["momentum_buffer"] = torch.ones(3, 3)
+    with pytest.raises(CheckpointError, match=r"momentum_buffer of parameter 0 has shape \(3, 3\)"):
+        optimizer.load_state_dict(saved)
+    assert state_dict_shape(optimizer) == (2, 2)
+
+
+def state_dict_shape(optimizer: Optimizer) -> tuple[int, ...]:
+    return tuple(optimizer.state_dict()["state"][0]["momentum_buffer"].shape)
+
+
+@pytest.mark.parametrize(
+    ("make", "option", "says"),
+    [
+        (UNIT_NORM, {"weight_decay": 0.1}, "has no effect on unit-norm rows"),
+        (SCALED, {"lr": float("nan")}, "lr must be a finite number"),
+        (CHARTED, {"lr": -1.0}, "lr must be a finite number"),
+    ],
+)
+def test_bad_options_do_not_get_in_through_a_load(make: Make, option: dict[str, float], says: str) -> None:
+    optimizer = stepped(make)
+    saved = copy.deepcopy(optimizer.state_dict())
+    saved["param_groups"][0].update(option)
+    with pytest.raises(OptionError, match=says):
+        optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_what_a_users_hook_does_after_a_load_stays() -> None:
+    optimizer = stepped(SCALED)
+
+    def forget(loaded: Optimizer) -> None:
+        for state in loaded.state.values():
+            state["momentum_buffer"].zero_()
+
+    optimizer.register_load_state_dict_post_hook(forget)
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert not optimizer.state_dict()["state"][0]["momentum_buffer"].any()
+    assert len(optimizer._optimizer_load_state_dict_pre_hooks) == 0
+    assert len(optimizer._optimizer_load_state_dict_post_hooks) == 1
+
+
+def test_groups_taken_from_another_optimizer_belong_to_the_new_one() -> None:
+    scaled = stepped(SCALED)
+    weight = scaled.param_groups[0]["params"][0]
+    reused = UnitNormSGD(scaled.param_groups, momentum=0.9)
+    weight.grad = torch.ones(2, 2)
+    reused.step()
+    fresh = UnitNormSGD([weight], lr=0.1, momentum=0.9)
+    fresh.load_state_dict(reused.state_dict())
+    with pytest.raises(CheckpointError, match="'UnitNormSGD', the saved state 'ScaledSGD'"):
+        reused.load_state_dict(scaled.state_dict())
+
+
+def test_a_subclass_takes_the_checkpoints_of_its_parent() -> None:
+    class Mine(ScaledSGD):
+        pass
+
+    stepped(lambda groups: Mine(groups, lr=0.1, momentum=0.9)).load_state_dict(stepped(SCALED).state_dict())
 
 
 def test_hooks_of_the_user_see_and_change_what_is_loaded() -> None:

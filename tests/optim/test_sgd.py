@@ -13,7 +13,7 @@ from symoptim import ScaledSGD, UnitNormSGD
 from symoptim.errors import GradientError, ZeroFilterWarning
 from symoptim.geometry.unit_norm import normalize
 from symoptim.optim.base import GeometricSGD
-from symoptim.updates.catalog import SCALED
+from symoptim.updates.catalog import SCALED, UNIT_NORM
 from symoptim.updates.step import StepOptions, step
 
 OPTIONS = [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"maximize": True}]
@@ -169,6 +169,33 @@ def test_rows_are_normalized_when_added_and_unit_rows_left_alone() -> None:
     assert torch.equal(frozen, 3 * unit)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("how", ["frozen", "loaded"])
+def test_rows_that_are_not_of_unit_norm_are_normalized_before_they_are_stepped(
+    how: str, dtype: torch.dtype
+) -> None:
+    unit, g = normalize(torch.randn(4, 6, dtype=torch.float64)), torch.randn(4, 6, dtype=torch.float64)
+    start = 100 * unit if how == "loaded" else 3 * unit
+    weight = nn.Parameter(start.to(dtype), requires_grad=how == "loaded")
+    optimizer = UnitNormSGD([weight], lr=0.1)
+    with torch.no_grad():
+        weight.copy_(start).requires_grad_()
+    train(optimizer, weight, g[None].to(dtype))
+    expected = step(UNIT_NORM, unit, g, StepOptions(lr=0.1)).weights
+    tolerance = 1e-12 if dtype is torch.float64 else 2e-2
+    torch.testing.assert_close(weight.detach().double(), expected, rtol=0, atol=tolerance)
+
+
+def test_a_differentiable_step_refuses_leaves_and_changes_nothing() -> None:
+    weight = nn.Parameter(torch.ones(2, 2))
+    optimizer = ScaledSGD([("w", weight)], lr=0.1, momentum=0.9, differentiable=True)
+    weight.grad = torch.ones(2, 2)
+    with pytest.raises(GradientError, match=r"parameter 'w' is a leaf .*parameter.clone\(\)"):
+        optimizer.step()
+    assert not optimizer.state
+    assert torch.equal(weight, torch.ones(2, 2))
+
+
 def test_scaled_sgd_warns_of_zero_filters_and_leaves_them_alone() -> None:
     weight = nn.Parameter(torch.tensor([[0.0, 0.0], [1.0, 2.0]]))
     with pytest.warns(
@@ -203,6 +230,17 @@ def test_a_capturable_rate_stays_a_tensor_after_loading_a_number() -> None:
     optimizer.load_state_dict(saved)
     assert isinstance(optimizer.param_groups[0]["lr"], Tensor)
     assert float(optimizer.param_groups[0]["lr"]) == 0.5
+
+
+def test_a_capturable_optimizer_has_its_state_and_its_rate_beside_the_parameters_at_once() -> None:
+    weight = nn.Parameter(torch.ones(2, 2, dtype=torch.float64))
+    optimizer = ScaledSGD([weight], lr=0.1, momentum=0.9, capturable=True)
+    assert optimizer.param_groups[0]["lr"].dtype == torch.float64
+    assert torch.equal(optimizer.state[weight]["momentum_buffer"], torch.zeros(2, 2))
+    elsewhere = nn.Parameter(torch.empty(2, 2, dtype=torch.bfloat16, device="meta"))
+    optimizer = ScaledSGD([elsewhere], lr=torch.tensor(0.1), capturable=True)
+    assert optimizer.param_groups[0]["lr"].device.type == "meta"
+    assert optimizer.state[elsewhere]["master"].dtype == torch.float32
 
 
 def test_groups_can_be_given_to_two_optimizers() -> None:

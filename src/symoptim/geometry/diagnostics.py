@@ -39,7 +39,11 @@ def equivariance_residual(
     """
     moved_then_stepped = step(act(point))
     stepped_then_moved = act(step(point))
-    return max(_size(a - b) / _size(b) for a, b in zip(moved_then_stepped, stepped_then_moved, strict=True))
+    gaps = [
+        _size(a - b) / _size(b).clamp_min(torch.finfo(b.dtype).tiny)
+        for a, b in zip(moved_then_stepped, stepped_then_moved, strict=True)
+    ]
+    return float(torch.stack(gaps).max())  # NaN if any is, unlike Python's max
 
 
 def slope(gap: Callable[[float], float], steps: Sequence[float] = (0.1, 0.05, 0.02, 0.01)) -> float:
@@ -69,7 +73,7 @@ def retraction_slope(w: Tensor, v: Tensor, over: Axes = ROWS) -> float:
     tangent = tangent / norm(tangent, over).max()
 
     def gap(h: float) -> float:
-        return _size(retract(w, h * tangent, over) - exponential_map(w, h * tangent, over))
+        return float(_size(retract(w, h * tangent, over) - exponential_map(w, h * tangent, over)))
 
     return slope(gap)
 
@@ -85,5 +89,5 @@ def tangency(w: Tensor, v: Tensor, over: Axes = ROWS) -> float:
     return float(cosine.max())
 
 
-def _size(x: Tensor) -> float:
-    return float(x.square().sum().sqrt())
+def _size(x: Tensor) -> Tensor:
+    return x.square().sum().sqrt()

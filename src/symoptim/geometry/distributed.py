@@ -1,8 +1,8 @@
 """Tensors that are spread over processes.
 
-The formulas are written once, for ordinary tensors; torch's DTensor runs them as they are. Two places
-need a word: the pieces of a sum over a sharded axis are added up before they are multiplied, and a
-result is laid out like the tensor it is written to (DTensor replicates axes of size one).
+The formulas are written once, for ordinary tensors; torch's DTensor runs them as they are. One place needs
+a word: the pieces of a sum over a sharded axis are added up before they are multiplied, or DTensor would
+gather the whole weight instead.
 """
 
 import sys
@@ -28,10 +28,3 @@ def complete(total: Tensor) -> Tensor:
     from torch.distributed.tensor import Replicate
 
     return total.redistribute(placements=[Replicate() if p.is_partial() else p for p in total.placements])
-
-
-def write(target: Tensor, value: Tensor) -> None:
-    """Copy ``value`` to ``target``, which keeps its layout."""
-    if is_distributed(target) and is_distributed(value):
-        value = value.redistribute(placements=target.placements)
-    target.copy_(value)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import is_distributed, write
+from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import Axes, update_dtype
+from symoptim.optim.layout import write
 from symoptim.optim.precision import State, destinations, working_weights
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions, step
@@ -100,6 +101,13 @@ def _buffer(state: State, weights: Tensor) -> Tensor:
     if "momentum_buffer" not in state:
         state["momentum_buffer"] = torch.zeros_like(weights, memory_format=torch.preserve_format)
     return state["momentum_buffer"]
+
+
+def make_state(parameter: Tensor, state: State, *, momentum: bool) -> None:
+    """Make the state of a parameter before its first step; a graph capturing that would repeat it."""
+    weights = working_weights(parameter.detach(), state)
+    if momentum:
+        _buffer(state, weights)
 
 
 def rate_for(lr: Rate, device: torch.device) -> Rate:

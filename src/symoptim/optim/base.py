@@ -9,12 +9,21 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
-from symoptim.geometry.distributed import is_distributed, write
+from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
-from symoptim.optim.apply import Job, apply_each, apply_stacked, rate_for
+from symoptim.optim.apply import Job, apply_each, apply_stacked, make_state, rate_for
 from symoptim.optim.checkpoint import loading
-from symoptim.optim.checks import Group, check_gradients, check_options, check_parameters, labelled
-from symoptim.optim.precision import restore_precision
+from symoptim.optim.checks import (
+    Group,
+    check_gradients,
+    check_last_group,
+    check_options,
+    check_parameters,
+    labeled,
+    loss_of,
+)
+from symoptim.optim.layout import write
+from symoptim.optim.precision import require_same_shapes, restore_precision
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions
@@ -59,8 +68,8 @@ class GeometricSGD(Optimizer):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            capturable: keep the rate as a tensor beside the parameters, so that a captured CUDA graph
-                follows a scheduler. The step never waits for the device and can always be captured.
+            capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
+                CUDA graph can be captured at any time and follows a scheduler.
             differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
         """
         defaults = {
@@ -74,7 +83,6 @@ class GeometricSGD(Optimizer):
             "differentiable": differentiable,
             "geometry": "rows",
             "axis": 0,
-            "optimizer": type(self).__name__,
         }
         # Weights are touched only once every group has been accepted.
         self._constructing = True
@@ -83,12 +91,16 @@ class GeometricSGD(Optimizer):
         for group in self.param_groups:
             self._start(group)
 
+    def _check_options(self, group: Group) -> None:
+        """Refuse options this optimizer cannot serve."""
+        check_options(group)
+
     def _check(self, group: Group) -> None:
         """Refuse a group this optimizer cannot serve."""
-        check_options(group)
+        self._check_options(group)
         check_parameters(group)
         if group["differentiable"]:
-            for name, parameter in labelled(group):
+            for name, parameter in labeled(group):
                 if parameter.dtype != update_dtype(parameter.dtype):
                     raise OptionError(
                         f"{name} has dtype {parameter.dtype}, which is updated through a float32 copy that "
@@ -108,16 +120,15 @@ class GeometricSGD(Optimizer):
                     write(parameter, started)
         if group["capturable"]:
             group["lr"] = _device_rate(group)
+            for parameter in group["params"]:
+                make_state(parameter, self.state[parameter], momentum=bool(group["momentum"]))
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; one that is refused leaves the optimizer and all weights as they were."""
         # A copy: torch writes the defaults into the group, and the caller may build a second optimizer of it.
-        super().add_param_group(dict(param_group))
-        try:
-            self._check(self.param_groups[-1])
-        except Exception:
-            self.param_groups.pop()
-            raise
+        maker = next(kind.__name__ for kind in type(self).__mro__ if "updates" in vars(kind))
+        super().add_param_group({**param_group, "optimizer": maker})
+        check_last_group(self.param_groups, self._check)
         if not self._constructing:
             self._start(self.param_groups[-1])
 
@@ -130,10 +141,7 @@ class GeometricSGD(Optimizer):
         Returns:
             The loss of the closure, if there is one.
         """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         check_gradients(self.param_groups)
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             for group in self.param_groups:
@@ -163,9 +171,16 @@ class GeometricSGD(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
-        with loading(self) as loaded:
+        with loading(self, check=self._check_saved, finish=self._finish_loading):
             super().load_state_dict(state_dict)
-        restore_precision(self, loaded[0])
+
+    def _check_saved(self, saved: dict[str, Any]) -> None:
+        require_same_shapes(self, saved)
+        for group in saved["param_groups"]:
+            self._check_options(group)
+
+    def _finish_loading(self, saved: dict[str, Any]) -> None:
+        restore_precision(self, saved)
         for group in self.param_groups:
             if group["capturable"]:
                 group["lr"] = _device_rate(group)
@@ -179,9 +194,11 @@ class GeometricSGD(Optimizer):
 
 def _device_rate(group: Group) -> Rate:
     """Rate as a tensor beside the parameters, which captured graphs read and schedulers change in place."""
-    if isinstance(group["lr"], Tensor) or not group["params"]:
+    if not group["params"]:
         return group["lr"]
     first: Tensor = group["params"][0]
+    if isinstance(group["lr"], Tensor):
+        return group["lr"].to(first.device)
     return torch.tensor(group["lr"], dtype=update_dtype(first.dtype), device=first.device)
 
 

@@ -19,18 +19,18 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from symoptim.errors import ZeroFilterWarning
-from symoptim.geometry.distributed import write
-from symoptim.geometry.filters import norm
+from symoptim.geometry.filters import norm, update_dtype
 from symoptim.optim.checkpoint import loading
 from symoptim.optim.checks import (
     Group,
     check_gradients,
+    check_last_group,
     check_parameters,
     check_rate,
-    filters_without_direction,
-    warn_user,
+    loss_of,
+    warn_of_zero_filters,
 )
+from symoptim.optim.layout import write
 from symoptim.routing import axes_of
 
 
@@ -41,20 +41,15 @@ class Charted(Optimizer):
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its geometry is ``"rows"`` unless it says otherwise."""
-        meaning = {"geometry": "rows", "axis": 0, "optimizer": type(self).__name__}
-        super().add_param_group({**meaning, **param_group})
-        group = self.param_groups[-1]
-        try:
-            check_rate(group["lr"])
-            check_parameters(group)
-            _warn_of_zero_filters(group)
-        except Exception:
-            self.param_groups.pop()
-            raise
+        defaults = {"geometry": "rows", "axis": 0}
+        super().add_param_group({**defaults, **param_group, "optimizer": type(self).__name__})
+        check_last_group(self.param_groups, _check)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step of the wrapped optimizer in the chart.
+
+        Should that step fail, weights and gradients are brought back; its state is its own affair.
 
         Args:
             closure: reevaluates the model and returns the loss.
@@ -62,10 +57,7 @@ class Charted(Optimizer):
         Returns:
             The loss of the closure, if there is one.
         """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         check_gradients(self.param_groups)
         gradients = [
             (p, p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None
@@ -91,7 +83,7 @@ class Charted(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
-        with loading(self):
+        with loading(self, check=_check_saved, finish=lambda _: None):
             super().load_state_dict(state_dict)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -100,7 +92,10 @@ class Charted(Optimizer):
 
 
 class Place(NamedTuple):
-    """Where a parameter is: its weights w, the scales s of its filters, its coordinates q = w / s."""
+    """Where a parameter is: its weights w, the scales s of its filters, its coordinates q = w / s.
+
+    All are in the precision of updates (squares of float16 overflow early), rounded where they are used.
+    """
 
     parameter: Tensor
     weights: Tensor
@@ -116,7 +111,8 @@ class Place(NamedTuple):
 
     def leave(self) -> None:
         """Bring the parameter back from where the step has moved its coordinates."""
-        write(self.parameter, self.weights + self.scale * (self.parameter - self.coordinates))
+        moved = self.parameter.to(self.weights.dtype) - self.coordinates
+        write(self.parameter, self.weights + self.scale * moved)
 
 
 def _places(group: Group) -> Iterator[Place]:
@@ -125,21 +121,25 @@ def _places(group: Group) -> Iterator[Place]:
         return
     for parameter in group["params"]:
         if parameter.grad is not None:
-            weights = parameter.detach().clone()
+            weights = parameter.detach().to(update_dtype(parameter.dtype), copy=True)
             scale = norm(weights, axes_of(group["geometry"], group["axis"], parameter.ndim))
             # A zero filter has q = 0 and s g = 0, and so stays where it is, as in the scaled metric.
-            yield Place(parameter, weights, scale, weights / torch.where(scale == 0, 1, scale))
+            coordinates = weights / torch.where(scale == 0, 1, scale)
+            # Rounded as the parameter will hold them, so that a step that moves nothing moves nothing.
+            rounded = coordinates.to(parameter.dtype).to(weights.dtype)
+            yield Place(parameter, weights, scale, rounded)
 
 
-def _warn_of_zero_filters(group: Group) -> None:
-    if group["geometry"] == "plain":
-        return
-    for name, which in filters_without_direction(group):
-        warn_user(
-            f"{name} has {group['geometry']} without a direction ({which}); they have no scale, and zero "
-            "ones stay at zero: give them a start, or put the parameter into a 'plain' group",
-            ZeroFilterWarning,
-        )
+def _check(group: Group) -> None:
+    """Refuse a group the chart cannot serve, and warn of filters that it will leave at zero."""
+    check_rate(group.get("lr", 0.0))
+    check_parameters(group)
+    warn_of_zero_filters(group)
+
+
+def _check_saved(saved: dict[str, Any]) -> None:
+    for group in saved["param_groups"]:
+        check_rate(group.get("lr", 0.0))
 
 
 @functools.cache

@@ -4,7 +4,7 @@ Momentum of the scaled metric is in other units than momentum of plain SGD, and 
 chart is in other coordinates than one outside. So every group remembers which optimizer it belongs to.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,34 +15,48 @@ from symoptim.errors import CheckpointError
 MEANING = ("optimizer", "geometry", "axis")
 """Keys of a group that say what its state means: which optimizer made it, for which filters."""
 
+State = dict[str, Any]
+
 
 @contextmanager
-def loading(optimizer: Optimizer) -> Generator[list[dict[str, Any]]]:
-    """Guard a ``load_state_dict``; the list given receives the state dict as torch loads it.
+def loading(
+    optimizer: Optimizer, *, check: Callable[[State], None], finish: Callable[[State], None]
+) -> Generator[None]:
+    """Guard a ``load_state_dict``: refuse before anything is changed, keep what a load must not change.
 
     Args:
         optimizer: the optimizer that is about to load.
+        check: looks at the state dict, its groups completed by those of the optimizer, and may refuse it.
+        finish: called with the state dict once it is loaded, before the user's own hooks run.
 
     Yields:
-        A list that holds the state dict, after all of the user's own hooks, once it is loaded.
+        Nothing; the load is to be made inside.
     """
-    loaded: list[dict[str, Any]] = []
     kept = [{key: group[key] for key in MEANING} for group in optimizer.param_groups]
+    final: list[State] = []
 
-    def look(_: Optimizer, saved: dict[str, Any]) -> None:
+    def before(_: Optimizer, saved: State) -> None:
         _require_same_meaning(kept, saved)
-        loaded.append(saved)
+        pairs = zip(optimizer.param_groups, saved["param_groups"], strict=False)
+        check({**saved, "param_groups": [{**group, **other} for group, other in pairs]})
+        final.append(saved)
 
-    handle = optimizer.register_load_state_dict_pre_hook(look)
+    def after(_: Optimizer) -> None:
+        for group, meaning in zip(optimizer.param_groups, kept, strict=True):
+            group.update(meaning)
+        finish(final[0])
+
+    # The user's hooks before the load have had their say when ours looks; those after it see our result.
+    first = optimizer.register_load_state_dict_pre_hook(before)
+    last = optimizer.register_load_state_dict_post_hook(after, prepend=True)
     try:
-        yield loaded
+        yield
     finally:
-        handle.remove()
-    for group, meaning in zip(optimizer.param_groups, kept, strict=True):
-        group.update(meaning)
+        first.remove()
+        last.remove()
 
 
-def _require_same_meaning(groups: list[dict[str, Any]], saved: dict[str, Any]) -> None:
+def _require_same_meaning(groups: list[State], saved: State) -> None:
     """Refuse a saved state of another meaning; one that is empty, whatever made it, has none."""
     if not saved["state"]:
         return

@@ -7,21 +7,21 @@ step changes anything: a step that is refused leaves weights and state as they w
 import inspect
 import math
 import warnings
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from symoptim.errors import GradientError, OptionError
+from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.geometry.filters import lacks_direction
-from symoptim.optim.layout import require_layout, require_same_layout, whole
+from symoptim.optim.layout import gathered, require_layout, require_same_layout
 from symoptim.routing import axes_of, require_geometry
 
 Group = dict[str, Any]
 
 
-def labelled(group: Group) -> Iterator[tuple[str, Tensor]]:
+def labeled(group: Group) -> Iterator[tuple[str, Tensor]]:
     """Parameters of a group with the words that name them in messages."""
     names = group.get("param_names")
     for index, parameter in enumerate(group["params"]):
@@ -38,8 +38,8 @@ def check_options(group: Group) -> None:
         raise OptionError("nesterov=True needs momentum > 0, got momentum=0")
     if group["foreach"] and group["differentiable"]:
         raise OptionError(
-            "foreach=True and differentiable=True cannot be combined: the foreach step writes its "
-            "results in place, which autograd cannot follow; leave foreach at None"
+            "foreach=True and differentiable=True cannot be combined: autograd cannot follow the copies a "
+            "stacked step makes; leave foreach at None"
         )
 
 
@@ -47,9 +47,10 @@ def check_rate(lr: object) -> None:
     """Refuse a rate that is not one finite number >= 0."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise OptionError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}")
-    if not isinstance(lr, Tensor | float | int) or isinstance(lr, bool):
+    real = not lr.is_complex() if isinstance(lr, Tensor) else isinstance(lr, float | int)
+    if not real or isinstance(lr, bool):
         raise OptionError(f"lr must be a number or a 1-element Tensor, got {lr!r}")
-    value = float(lr.detach() if isinstance(lr, Tensor) else lr)
+    value = float(lr.detach() if isinstance(lr, Tensor) else cast(float, lr))
     if not 0 <= value < math.inf:
         raise OptionError(f"lr must be a finite number >= 0, got {value}")
 
@@ -57,9 +58,9 @@ def check_rate(lr: object) -> None:
 def check_parameters(group: Group) -> None:
     """Refuse parameters that do not have the geometry their group claims."""
     require_geometry(group["geometry"])
-    if group["axis"] not in (0, 1):
+    if type(group["axis"]) is not int or group["axis"] not in (0, 1):
         raise OptionError(f"axis must be 0 or 1, the axis that counts output filters; got {group['axis']!r}")
-    for name, parameter in labelled(group):
+    for name, parameter in labeled(group):
         require_layout(parameter, name)
         if not parameter.is_floating_point():
             raise OptionError(f"{name} has dtype {parameter.dtype}; only real floating point can be updated")
@@ -74,10 +75,15 @@ def check_parameters(group: Group) -> None:
 def check_gradients(groups: list[Group]) -> None:
     """Refuse sparse, complex and oddly laid out gradients before anything is changed."""
     for group in groups:
-        for name, parameter in labelled(group):
+        for name, parameter in labeled(group):
             gradient = parameter.grad
             if gradient is None:
                 continue
+            if group.get("differentiable") and parameter.is_leaf and parameter.requires_grad:
+                raise GradientError(
+                    f"{name} is a leaf that requires grad, which a differentiable step cannot change in "
+                    "place: optimize a copy of it, parameter.clone()"
+                )
             if gradient.layout is not torch.strided:
                 raise GradientError(
                     f"the gradient of {name} is sparse ({gradient.layout}); these updates need dense "
@@ -90,14 +96,43 @@ def check_gradients(groups: list[Group]) -> None:
 
 def filters_without_direction(group: Group) -> Iterator[tuple[str, str]]:
     """Parameters of a group that have zero filters or worse, with the first few of them, in words."""
-    for name, parameter in labelled(group):
+    for name, parameter in labeled(group):
         if parameter.is_meta or not parameter.numel():
             continue  # nothing to look at yet, or nothing at all
         over = axes_of(group["geometry"], group["axis"], parameter.ndim)
-        mask = whole(lacks_direction(parameter.detach(), over)).flatten()
+        mask = gathered(lacks_direction(parameter.detach(), over)).flatten()
         lost = [int(index) for index in mask.nonzero()]
         if lost:
-            yield name, f"{some(lost)}; zero, not finite, or too small or large to square"
+            yield name, f"{first_few(lost)}; zero, not finite, or too small or large to square"
+
+
+def warn_of_zero_filters(group: Group) -> None:
+    """Say which filters will stay at zero because they have no scale."""
+    if group["geometry"] == "plain":
+        return
+    for name, which in filters_without_direction(group):
+        warn_user(
+            f"{name} has {group['geometry']} without a direction ({which}); they have no scale, and zero "
+            "ones stay at zero: give them a start, or put the parameter into a 'plain' group",
+            ZeroFilterWarning,
+        )
+
+
+def check_last_group(groups: list[Group], check: Callable[[Group], None]) -> None:
+    """Check the group that was added last; one that is refused is taken out again."""
+    try:
+        check(groups[-1])
+    except Exception:
+        groups.pop()
+        raise
+
+
+def loss_of(closure: Callable[[], float] | None) -> float | None:
+    """Loss of the closure of a step, if there is one, with gradients enabled."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
@@ -108,10 +143,10 @@ def warn_user(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def some(indices: list[int]) -> str:
+def first_few(indices: list[int]) -> str:
     """The first few of a list of indices, in words.
 
-    >>> some([3]), some(list(range(9)))
+    >>> first_few([3]), first_few(list(range(9)))
     ('3', '0, 1, 2, 3 and 5 more')
     """
     shown = ", ".join(map(str, indices[:4]))

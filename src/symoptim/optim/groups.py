@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from symoptim.optim.checks import labelled
+from symoptim.optim.checks import labeled
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, route
 
 
@@ -20,23 +20,24 @@ class ParameterGroups(list[dict[str, Any]]):
 
     def __str__(self) -> str:
         """Return a table of all parameters: name, shape, geometry, axis and the reason."""
-        found = {id(parameter): place for place, (_, parameter, _) in enumerate(self.routed)}
-        rows: list[tuple[int, tuple[str, ...]]] = []
-        for group in self:
-            for name, parameter in labelled(group):
-                place = found.get(id(parameter), len(found))
-                known = self.routed[place] if place < len(found) else None
-                geometry, axis = group.get("geometry", "rows"), group.get("axis", 0)
-                row = (
-                    " = ".join(known.names) if known else name,
-                    "x".join(map(str, parameter.shape)) or "scalar",
-                    geometry,
-                    "" if geometry == "plain" else str(axis),
-                    known.role.reason if known else "added by hand",
-                )
-                rows.append((place, row))
-        in_order = [row for _, row in sorted(rows, key=lambda place_and_row: place_and_row[0])]
-        return _table([("parameter", "shape", "geometry", "axis", "because"), *in_order])
+        known = {id(routed.parameter): routed for routed in self.routed}
+        order = {key: place for place, key in enumerate(known)}
+        listed = [(name, p, group) for group in self for name, p in labeled(group)]
+        listed.sort(key=lambda entry: order.get(id(entry[1]), len(order)))
+        rows = [_row(name, p, group, known.get(id(p))) for name, p, group in listed]
+        return _table([("parameter", "shape", "geometry", "axis", "because"), *rows])
+
+
+def _row(name: str, parameter: Tensor, group: dict[str, Any], routed: Routed | None) -> tuple[str, ...]:
+    """Line of the table for one parameter, which may be one that was not routed but added by hand."""
+    geometry, axis = group.get("geometry", "rows"), group.get("axis", 0)
+    return (
+        " = ".join(routed.names) if routed else name,
+        "x".join(map(str, parameter.shape)) or "scalar",
+        geometry,
+        "" if geometry == "plain" else str(axis),
+        routed.role.reason if routed else "added by hand",
+    )
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:

@@ -11,8 +11,15 @@ from symoptim.errors import LayoutError
 from symoptim.geometry.distributed import is_distributed
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """The tensor itself, gathered if it is spread over processes."""
+def write(target: Tensor, value: Tensor) -> None:
+    """Copy ``value`` to ``target``, which keeps its layout: DTensor replicates results of size one."""
+    if is_distributed(target) and is_distributed(value):
+        value = value.redistribute(placements=target.placements)
+    target.copy_(value)
+
+
+def gathered(tensor: Tensor) -> Tensor:
+    """The tensor itself, brought together if it is spread over processes."""
     return tensor.full_tensor() if is_distributed(tensor) else tensor
 
 

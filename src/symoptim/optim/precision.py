@@ -4,7 +4,7 @@ The copy is kept in the optimizer's state as ``"master"``. Where a parameter no 
 its copy, somebody changed it from outside (loaded a checkpoint, reset a layer), and the parameter wins.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from symoptim.errors import CheckpointError
 from symoptim.geometry.filters import update_dtype
 
 State = dict[str, Any]
@@ -36,18 +37,34 @@ def destinations(parameter: Tensor, state: State) -> Iterator[Tensor]:
     yield parameter
 
 
-def restore_precision(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
+def require_same_shapes(optimizer: Optimizer, saved: State) -> None:
+    """Refuse a saved state whose tensors are not shaped like the parameters they are for."""
+    for place, parameter in _places(optimizer, saved):
+        for key, value in saved["state"].get(place, {}).items():
+            if isinstance(value, Tensor) and value.shape != parameter.shape:
+                raise CheckpointError(
+                    f"the saved {key} of parameter {place} has shape {tuple(value.shape)}, the parameter "
+                    f"{tuple(parameter.shape)}: the state is of another model"
+                )
+
+
+def restore_precision(optimizer: Optimizer, saved: State) -> None:
     """Undo the cast of loaded state to the parameters' own precision that torch makes.
 
     ``saved`` is the state dict that was loaded. State is kept in the precision of updates; a master copy
     that belongs to a parameter of full precision is dropped.
     """
-    places = chain.from_iterable(group["params"] for group in saved["param_groups"])
-    parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
-    for place, parameter in zip(places, parameters, strict=True):
+    for place, parameter in _places(optimizer, saved):
         dtype = update_dtype(parameter.dtype)
         for key, value in saved["state"].get(place, {}).items():
             if isinstance(value, Tensor) and value.is_floating_point():
                 optimizer.state[parameter][key] = value.detach().to(parameter.device, dtype, copy=True)
         if dtype == parameter.dtype and parameter in optimizer.state:
             optimizer.state[parameter].pop("master", None)
+
+
+def _places(optimizer: Optimizer, saved: State) -> Iterator[tuple[Any, Tensor]]:
+    """Where in the saved state each parameter is; torch itself refuses states of other lengths."""
+    places = chain.from_iterable(group["params"] for group in saved["param_groups"])
+    parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
+    return zip(places, parameters, strict=False)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from symoptim.errors import OptionError, ZeroFilterError, ZeroFilterWarning
+from symoptim.errors import OptionError, ZeroFilterError
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.checks import Group, filters_without_direction, warn_user
+from symoptim.optim.checks import Group, filters_without_direction, warn_of_zero_filters
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
@@ -38,14 +38,7 @@ class ScaledSGD(GeometricSGD):
 
     def _check(self, group: Group) -> None:
         super()._check(group)
-        if group["geometry"] == "plain":
-            return
-        for name, which in filters_without_direction(group):
-            warn_user(
-                f"{name} has {group['geometry']} without a direction ({which}); the scaled metric leaves "
-                "zero ones at zero: give them a start, or put the parameter into a 'plain' group",
-                ZeroFilterWarning,
-            )
+        warn_of_zero_filters(group)
 
 
 class UnitNormSGD(GeometricSGD):
@@ -59,8 +52,9 @@ class UnitNormSGD(GeometricSGD):
     (arXiv:1511.01754, eq. 9 and Table 1). Before it is used, momentum is carried to the current point by
     projection.
 
-    Rows that are not of unit norm are normalized when they are added (frozen ones when they are first
-    stepped): the optimizer changes your weights. Behind a normalization layer that changes nothing else.
+    Rows that are not of unit norm are normalized when they are added (frozen ones, and those changed from
+    outside, before they are next stepped): the optimizer changes your weights. Behind a normalization layer
+    that changes nothing else.
     Rows already of unit norm stay bit-identical. A zero row is refused; so is weight decay on rows, which
     the normalization would undo.
 
@@ -73,16 +67,17 @@ class UnitNormSGD(GeometricSGD):
 
     updates: ClassVar[Mapping[Geometry, Update]] = {"rows": UNIT_NORM, "columns": PLAIN, "plain": PLAIN}
 
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        if group["geometry"] != "rows":
-            return
-        if group["weight_decay"]:
+    def _check_options(self, group: Group) -> None:
+        super()._check_options(group)
+        if group["geometry"] == "rows" and group["weight_decay"]:
             raise OptionError(
                 f"weight_decay={group['weight_decay']} has no effect on unit-norm rows, the normalization "
                 "undoes it: set it to 0 in 'rows' groups and keep it in the others"
             )
-        for name, which in filters_without_direction(group):
+
+    def _check(self, group: Group) -> None:
+        super()._check(group)
+        for name, which in filters_without_direction(group) if group["geometry"] == "rows" else ():
             raise ZeroFilterError(
                 f"{name} has rows without a direction ({which}), which cannot be kept at unit norm: "
                 "initialize them, or put the parameter into a 'plain' group"

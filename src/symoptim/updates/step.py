@@ -7,6 +7,9 @@ With d the direction, :math:`\tau` the transport and r the rate:
     v  &= b' \quad\text{or, Nesterov,}\quad d(w, g) + \mu b' \\
     w' &= \operatorname{move}\bigl((1 - r \lambda)\, w,\; -r v\bigr)
 
+Weights that the update is not defined for (rows that are not of unit norm, for the unit-norm update) are
+first brought to the nearest ones it is.
+
 The buffer b lives in *update space* and scales like w, so the scaled update stays invariant with
 momentum; it starts at zero, so the first step with momentum is the step without.
 """
@@ -68,6 +71,7 @@ def step(
     >>> step(SCALED, w, g, StepOptions(lr=0.1)).weights
     tensor([[0.5000, 4.0000]])
     """
+    w = update.start(w, over)
     direction = update.direction(w, -g if options.maximize else g, over)
     new_buffer = None
     if options.momentum:
