@@ -87,6 +87,14 @@ def test_bad_options_do_not_get_in_through_a_load(make: Make, option: dict[str, 
     assert optimizer.param_groups[0]["lr"] == 0.1
 
 
+def test_bad_options_do_not_get_in_through_a_stateless_load_of_another_geometry() -> None:
+    weight = nn.Parameter(torch.ones(2, 2))
+    saved = UnitNormSGD([{"params": [weight], "geometry": "plain"}], weight_decay=0.1).state_dict()
+    optimizer = UnitNormSGD([weight])
+    with pytest.raises(OptionError, match="has no effect on unit-norm rows"):
+        optimizer.load_state_dict(saved)
+
+
 def test_what_a_users_hook_does_after_a_load_stays() -> None:
     optimizer = stepped(SCALED)
 

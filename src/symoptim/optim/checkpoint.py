@@ -37,8 +37,9 @@ def loading(
 
     def before(_: Optimizer, saved: State) -> None:
         _require_same_meaning(kept, saved)
-        pairs = zip(optimizer.param_groups, saved["param_groups"], strict=False)
-        check({**saved, "param_groups": [{**group, **other} for group, other in pairs]})
+        both = zip(optimizer.param_groups, saved["param_groups"], kept, strict=False)
+        merged = [{**group, **other, **meaning} for group, other, meaning in both]
+        check({**saved, "param_groups": merged})
         final.append(saved)
 
     def after(_: Optimizer) -> None:
