@@ -24,6 +24,12 @@ LAYERS: dict[str, set[str]] = {
     "routing": {"errors", "geometry"},
     "models": {"errors", "geometry", "routing"},
     "optim": {"errors", "geometry", "routing", "updates"},
+    "engine": {"data", "errors", "geometry", "optim", "routing", "schedules", "updates"},
+    "records": {"errors"},
+    "experiments": {"data", "engine", "errors", "models", "records"},
+    "report": {"errors", "records"},
+    "cli": {"engine", "errors", "experiments", "records", "report"},
+    "__main__": {"cli", "errors"},
 }
 
 PUBLIC = [

@@ -33,5 +33,9 @@ class DataError(SymoptimError, RuntimeError):
     """A data file is missing, damaged, or not what its name says."""
 
 
+class RecordsError(SymoptimError, RuntimeError):
+    """A file of records cannot be opened, belongs to something else, or cannot be written."""
+
+
 class ZeroFilterWarning(UserWarning):
     """A filter is zero; the scaled metric will leave it where it is."""

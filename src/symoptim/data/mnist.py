@@ -13,18 +13,19 @@ import torch
 
 from symoptim.data.files import CHECKSUMS, VARIABLE, folder_of, given_directory, locate, require_mnist
 from symoptim.data.idx import parse_idx, read_bytes
-from symoptim.data.sources import fetch_mnist
+from symoptim.data.sources import ProgressBar, fetch_mnist
 from symoptim.data.split import Split
 from symoptim.errors import DataError
 
 
-def load_mnist(directory: Path | None = None) -> Split:
+def load_mnist(directory: Path | None = None, *, progress: ProgressBar | None = None) -> Split:
     """Load MNIST: 60,000 training and 10,000 test images of 784 pixels.
 
     Args:
         directory: where the four files are, plain or gzipped, in it or in its folder ``mnist``; by default
             what the environment variable ``SYMOPTIM_DATA`` names. With neither, the cache and the public
             sources.
+        progress: is told how far a download is.
 
     Returns:
         The images, pixels divided by 255.
@@ -33,7 +34,7 @@ def load_mnist(directory: Path | None = None) -> Split:
         DataError: a file is missing, damaged or not MNIST's, or no source could be reached.
     """
     explicit = given_directory(directory)
-    folder = fetch_mnist() if explicit is None else folder_of(explicit, "mnist")
+    folder = fetch_mnist(progress) if explicit is None else folder_of(explicit, "mnist")
     return _read(folder, require_mnist)
 
 

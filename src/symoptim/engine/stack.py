@@ -1,0 +1,99 @@
+"""Many networks of one shape as one: parameters and buffers with a leading run axis.
+
+Any ``nn.Module`` will do that ``torch.func.vmap`` can map over; batch normalization keeps its running
+averages per run. Axis letters: r run, b example.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from symoptim.engine.numerics import seeded
+from symoptim.errors import OptionError
+
+Factory = Callable[[], nn.Module]
+
+
+class Stack:
+    """Networks with stacked weights, one per seed.
+
+    >>> stack = Stack(lambda: nn.Linear(3, 2), seeds=[0, 1, 2, 3])
+    >>> stack.scores(torch.zeros(4, 5, 3), training=True).shape
+    torch.Size([4, 5, 2])
+    """
+
+    def __init__(self, factory: Factory, seeds: Sequence[int], device: torch.device | str = "cpu") -> None:
+        """Make one network per seed, on the CPU: so that a seed means the same weights on every device.
+
+        Args:
+            factory: makes a freshly initialized network.
+            seeds: one per run.
+            device: where the stacked weights live.
+        """
+        models: list[nn.Module] = []
+        for seed in seeds:
+            with seeded(seed):
+                models.append(factory())
+        parameters, buffers = stack_module_state(models)
+        self.template = copy.deepcopy(models[0]).to("meta")
+        """The network without its weights: its layers, and their roles."""
+        self.parameters: dict[str, Tensor] = {
+            name: stacked.detach().to(device).requires_grad_(models[0].get_parameter(name).requires_grad)
+            for name, stacked in parameters.items()
+        }
+        self.buffers: dict[str, Tensor] = {name: b.detach().to(device) for name, b in buffers.items()}
+
+    def trainable(self) -> dict[str, Tensor]:
+        """The stacked parameters that are trained."""
+        return {name: stacked for name, stacked in self.parameters.items() if stacked.requires_grad}
+
+    def scores(self, inputs: Tensor, *, training: bool) -> Tensor:
+        """Scores of every run on its own inputs, ``(r, b, ...) -> (r, b, classes)``.
+
+        Args:
+            inputs: a batch for every run.
+            training: whether layers behave as in training; then running averages move.
+
+        Returns:
+            The scores.
+
+        Raises:
+            OptionError: the network draws random numbers.
+        """
+        self.template.train(training)
+        call = vmap(self._one, randomness="error")
+        try:
+            return call(self.parameters, self.buffers, inputs)
+        except RuntimeError as error:
+            if "randomness" not in str(error):
+                raise
+            raise OptionError(
+                "this network draws random numbers while it computes (dropout?): a run's result would depend "
+                "on its company; train it on its own"
+            ) from error
+
+    def _one(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        return functional_call(self.template, (parameters, buffers), (inputs,))
+
+    @torch.no_grad()
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these rows of the run axis only."""
+        for name, stacked in self.parameters.items():
+            self.parameters[name] = stacked[rows].requires_grad_(stacked.requires_grad)
+        for name, stacked in self.buffers.items():
+            self.buffers[name] = stacked[rows]
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """All weights and running averages."""
+        return {"parameters": self.parameters, "buffers": self.buffers}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
+        """Take over weights and running averages saved by :meth:`state_dict`."""
+        for name, saved in state["parameters"].items():
+            self.parameters[name].copy_(saved)
+        for name, saved in state["buffers"].items():
+            self.buffers[name].copy_(saved)

@@ -1,0 +1,150 @@
+"""How gradients move the stacked weights: all runs of a pure update at once, or an optimizer for each run.
+
+A stepper serves a block of neighboring runs, ``rows`` of the run axis. Both kinds only *point* at the
+stack's tensors, and are pointed anew when runs leave.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from symoptim.engine.registry import Driven, Pure
+from symoptim.engine.stack import Stack
+from symoptim.geometry.filters import Axes
+from symoptim.routing import Role, axes_of, route
+from symoptim.updates.catalog import Update
+from symoptim.updates.step import StepOptions, step
+
+
+class Block(NamedTuple):
+    """Runs ``rows`` of a stack, and the rates of all runs of that stack, ``(r,)``."""
+
+    stack: Stack
+    rates: Tensor
+    rows: range
+
+
+class Stepper(Protocol):
+    """Moves the weights of a block of runs."""
+
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        """Take one step; gradients are those of the whole stack."""
+        ...
+
+    def point_at(self, block: Block, kept: Sequence[int]) -> None:
+        """Serve this block from now on: of the runs served so far, those at ``kept``."""
+        ...
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """What has to be saved, one entry per run."""
+        ...
+
+    def load_state_dict(self, state: list[dict[str, Any]]) -> None:
+        """Take over what :meth:`state_dict` saved."""
+        ...
+
+
+def make_stepper(update: Pure | Driven, block: Block) -> Stepper:
+    """Build the stepper of an update for a block of runs that have not trained yet."""
+    return PureStepper(update, block) if isinstance(update, Pure) else DrivenStepper(update, block)
+
+
+def _roles(stack: Stack) -> dict[str, Role]:
+    return {routed.names[0]: routed.role for routed in route(stack.template)}
+
+
+class PureStepper:
+    """One pure update for the whole block; it has no state."""
+
+    def __init__(self, update: Pure, block: Block) -> None:
+        """Serve that block."""
+        self.update = update
+        self.roles = _roles(block.stack)
+        self.block = block
+        with torch.no_grad():
+            for name in block.stack.trainable():
+                weights, update_here, over = self._piece(name)
+                # Before the first gradient is taken: it has to be one at weights the update can begin from.
+                weights.copy_(update_here.start(weights, over))
+
+    def _piece(self, name: str) -> tuple[Tensor, Update, Axes]:
+        """Weights of one parameter in this block, the update they get, and what a filter extends over."""
+        weights = self.block.stack.parameters[name][self.block.rows.start : self.block.rows.stop]
+        role = self.roles[name]
+        return (
+            weights,
+            self.update.updates[role.geometry],
+            axes_of(role.geometry, role.axis, weights.ndim - 1),
+        )
+
+    @torch.no_grad()
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        """Step every parameter of the block, each run with its own rate."""
+        here = slice(self.block.rows.start, self.block.rows.stop)
+        for name, gradient in gradients.items():
+            weights, update, over = self._piece(name)
+            rate = self.block.rates[here].reshape(-1, *[1] * (weights.ndim - 1))
+            weights.copy_(step(update, weights, gradient[here], StepOptions(lr=rate), over=over).weights)
+
+    def point_at(self, block: Block, kept: Sequence[int]) -> None:  # noqa: ARG002 - there is no state to sift
+        """Serve this block from now on."""
+        self.block = block
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Nothing."""
+        return []
+
+    def load_state_dict(self, state: list[dict[str, Any]]) -> None:
+        """Nothing to take over."""
+
+
+class DrivenStepper:
+    """A ``torch.optim`` optimizer per run, whose parameters are views of the stacked ones."""
+
+    def __init__(self, update: Driven, block: Block) -> None:
+        """Build the optimizers."""
+        self.block = block
+        roles = _roles(block.stack)
+        self.views: list[dict[str, nn.Parameter]] = []
+        self.optimizers: list[torch.optim.Optimizer] = []
+        for row in block.rows:
+            views = {
+                name: nn.Parameter(stacked.detach()[row]) for name, stacked in block.stack.trainable().items()
+            }
+            groups: list[dict[str, Any]] = [
+                {"params": [view], "geometry": roles[name].geometry, "axis": roles[name].axis}
+                for name, view in views.items()
+            ]
+            self.views.append(views)
+            self.optimizers.append(update.make(groups, block.rates[row], block.rates.is_cuda))
+
+    def step(self, gradients: Mapping[str, Tensor]) -> None:
+        """Let every optimizer step on its run's share of the gradients."""
+        for row, views, optimizer in zip(self.block.rows, self.views, self.optimizers, strict=True):
+            for name, view in views.items():
+                view.grad = gradients[name][row]
+            optimizer.step()
+
+    def point_at(self, block: Block, kept: Sequence[int]) -> None:
+        """Serve this block from now on, with the optimizers at ``kept``."""
+        self.block = block
+        self.views = [self.views[index] for index in kept]
+        self.optimizers = [self.optimizers[index] for index in kept]
+        for row, views, optimizer in zip(block.rows, self.views, self.optimizers, strict=True):
+            for name, view in views.items():
+                view.data = block.stack.parameters[name].detach()[row]
+                view.grad = None
+            for group in optimizer.param_groups:
+                group["lr"] = block.rates[row]
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """State of every optimizer."""
+        return [optimizer.state_dict() for optimizer in self.optimizers]
+
+    def load_state_dict(self, state: list[dict[str, Any]]) -> None:
+        """Load the optimizers; the rates stay those of the block."""
+        for optimizer, saved in zip(self.optimizers, state, strict=True):
+            optimizer.load_state_dict(saved)
+        self.point_at(self.block, range(len(self.optimizers)))

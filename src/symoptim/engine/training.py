@@ -1,0 +1,120 @@
+"""An ensemble from its first epoch to its last: every run is watched, adjusted and, when it stops, let go.
+
+>>> from symoptim.data.digits import load_digits
+>>> from symoptim.engine.run import Constant, FixedEpochs
+>>> from symoptim.models import arch2
+>>> run = Run(update="sm", rate=1e-2, schedule=Constant(), stopping=FixedEpochs(maximum=2), seed=0,
+...           train=1000, validation=500)
+>>> ensemble = Ensemble({"one": run}, lambda: arch2(2, inputs=64), load_digits(), batch=100)
+>>> while ensemble.is_running:
+...     results = ensemble.train_epoch()
+>>> results["one"].outcome
+Outcome(reason='all epochs done', diverged=False)
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from symoptim.data.split import Split
+from symoptim.engine.decisions import Epoch, Outcome, has_diverged, next_rate, why_stop
+from symoptim.engine.numerics import full_float32
+from symoptim.engine.run import Run
+from symoptim.engine.stack import Factory
+from symoptim.engine.trainer import Trainer
+
+
+class Result(NamedTuple):
+    """One more epoch of a run, and how the run ended if it did."""
+
+    epoch: Epoch
+    outcome: Outcome | None
+
+
+class Ensemble:
+    """Runs that train together, each as if it were alone."""
+
+    def __init__(
+        self,
+        runs: Mapping[str, Run],
+        factory: Factory,
+        data: Split,
+        *,
+        batch: int,
+        device: torch.device | str = "cpu",
+        test: bool = True,
+    ) -> None:
+        """Put the runs together; nothing is trained yet.
+
+        Args:
+            runs: by any names; all of the same numbers of images. Runs with the same update had better be
+                neighbors: they step together.
+            factory: makes the network, freshly initialized.
+            data: images and labels.
+            batch: images per step.
+            device: where to train.
+            test: whether to measure the test error after every epoch.
+        """
+        self.runs = dict(runs)
+        self.running = list(runs)
+        """Names of the runs that have not stopped, in the order they are stacked."""
+        self.epochs = 0
+        self.histories: dict[str, list[Epoch]] = {name: [] for name in runs}
+        self.test = test
+        self.trainer = Trainer(list(runs.values()), factory, data, batch=batch, device=torch.device(device))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any run has epochs left."""
+        return bool(self.running)
+
+    def train_epoch(self) -> dict[str, Result]:
+        """Train one epoch; then give every run its next rate, and let go those that stop.
+
+        Returns:
+            What happened to every run that took part.
+        """
+        with full_float32():
+            trained = self.trainer.train_epoch(self.epochs + 1)
+            validation = self.trainer.validation_errors()
+            tested = self.trainer.test_errors() if self.test else torch.full_like(validation, torch.nan)
+        self.epochs += 1
+        measured = torch.stack([*trained, validation, tested], dim=1).cpu()
+        results: dict[str, Result] = {}
+        for name, numbers in zip(self.running, measured, strict=True):
+            history = self.histories[name]
+            history.append(Epoch(self.epochs, self._rate(name), *map(float, numbers)))
+            reason = why_stop(self.runs[name].stopping, history)
+            outcome = Outcome(reason, has_diverged(history[-1])) if reason else None
+            results[name] = Result(history[-1], outcome)
+        self._go_on_with([name for name in self.running if results[name].outcome is None])
+        return results
+
+    def _rate(self, name: str) -> float:
+        """Rate of a run in the epoch after its history."""
+        run, history = self.runs[name], self.histories[name]
+        return next_rate(run.schedule, history) if history else run.rate
+
+    def _go_on_with(self, names: list[str]) -> None:
+        if names and names != self.running:
+            self.trainer.keep([index for index, name in enumerate(self.running) if name in names])
+        self.running = names
+        if names:
+            self.trainer.set_rates([self._rate(name) for name in names])
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on after this epoch, as plain data and tensors."""
+        return {
+            "epochs": self.epochs,
+            "running": list(self.running),
+            "histories": {name: [tuple(e) for e in self.histories[name]] for name in self.running},
+            "trainer": self.trainer.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` saved, of the same runs: the result is the same, bit for bit."""
+        self.epochs = state["epochs"]
+        self.histories = {name: [Epoch(*e) for e in past] for name, past in state["histories"].items()}
+        self._go_on_with(state["running"])
+        self.trainer.load_state_dict(state["trainer"])

@@ -1,0 +1,140 @@
+"""From a protocol to runs: which runs there are, what each is called, and which train together.
+
+Seeds belong to a repeat, not to a cell: in one repeat all updates and schedules, on both architectures,
+start from the same weights (where shapes agree) and see the same images in the same order, so that they
+differ in nothing but themselves. Selection and full runs have different ones.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import nn
+
+from symoptim.data.split import Split
+from symoptim.engine.numerics import derive_seed
+from symoptim.engine.run import (
+    Bold,
+    Constant,
+    EarlyStopping,
+    Exponential,
+    FixedEpochs,
+    Run,
+    Schedule,
+    Stopping,
+)
+from symoptim.experiments.protocol import Architecture, Protocol, ScheduleName
+from symoptim.models.balance import balance_
+from symoptim.models.pairwise import arch1, arch2
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A network shape: runs of one cell train together."""
+
+    architecture: Architecture
+    depth: int
+
+    def __str__(self) -> str:
+        return f"{self.architecture}-{self.depth}"
+
+
+def cells(protocol: Protocol) -> list[Cell]:
+    """All network shapes of a protocol, small ones first."""
+    return [Cell(a, depth) for depth in protocol.depths for a in protocol.architectures]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A run with what it stands for."""
+
+    labels: Mapping[str, object]
+    run: Run
+
+
+def selection_runs(protocol: Protocol, cell: Cell) -> dict[str, Planned]:
+    """Short runs at every candidate rate, for every update and repeat."""
+    return {
+        f"selection/{cell}/{update}/{repeat}/{rate:g}": Planned(
+            {**_labels("selection", cell, update, repeat), "rate": rate},
+            Run(
+                update=update,
+                rate=rate,
+                schedule=Constant(),
+                stopping=FixedEpochs(maximum=protocol.selection_epochs),
+                seed=derive_seed(protocol.seed, "selection", repeat),
+                train=protocol.selection_train,
+                validation=protocol.selection_validation,
+            ),
+        )
+        for update in protocol.updates
+        for repeat in range(protocol.repeats)
+        for rate in protocol.rates
+    }
+
+
+Chosen = Callable[[str, int], float | None]
+"""``(update, repeat) -> rate`` that the selection chose; None if every candidate diverged."""
+
+
+def full_runs(protocol: Protocol, cell: Cell, chosen: Chosen) -> dict[str, Planned]:
+    """Full runs at the chosen rates; those without a rate are left out."""
+    return {
+        name: Planned(
+            {**_labels("full", cell, update, repeat), "schedule": schedule},
+            Run(
+                update=update,
+                rate=rate,
+                schedule=_schedule(protocol, schedule),
+                stopping=_stopping(protocol, schedule),
+                seed=derive_seed(protocol.seed, "full", repeat),
+                train=protocol.train,
+                validation=protocol.validation,
+            ),
+        )
+        for name, update, schedule, repeat in full_names(protocol, cell)
+        if (rate := chosen(update, repeat)) is not None
+    }
+
+
+def full_names(protocol: Protocol, cell: Cell) -> Iterator[tuple[str, str, ScheduleName, int]]:
+    """Name, update, schedule and repeat of every full run of a cell, updates in blocks."""
+    for update in protocol.updates:
+        for schedule in protocol.schedules:
+            for repeat in range(protocol.repeats):
+                yield f"full/{cell}/{update}/{schedule}/{repeat}", update, schedule, repeat
+
+
+def _labels(phase: str, cell: Cell, update: str, repeat: int) -> dict[str, object]:
+    where = {"phase": phase, "architecture": cell.architecture, "depth": cell.depth}
+    return {**where, "update": update, "repeat": repeat}
+
+
+def _schedule(protocol: Protocol, name: ScheduleName) -> Schedule:
+    match name:
+        case "exponential":
+            return Exponential(decay=protocol.decay)
+        case "bold":
+            return Bold(grow=protocol.grow, shrink=protocol.shrink)
+
+
+def _stopping(protocol: Protocol, name: ScheduleName) -> Stopping:
+    match name:
+        case "exponential":
+            return FixedEpochs(maximum=protocol.maximum)
+        case "bold":
+            return EarlyStopping(minimum=protocol.minimum, maximum=protocol.maximum)
+
+
+def network_of(protocol: Protocol, cell: Cell, data: Split) -> Callable[[], nn.Module]:
+    """Factory of a cell's network, for the images of a data set."""
+    make = {"arch1": arch1, "arch2": arch2}[cell.architecture]
+    inputs, classes = data.train_images.shape[1], int(data.train_labels.max()) + 1
+
+    def network() -> nn.Module:
+        model = make(cell.depth, inputs=inputs, classes=classes)
+        if protocol.classifier == "columns":
+            nn.init.normal_(model.classifier.weight)
+            balance_(model, classifier="columns")
+        return model
+
+    return network

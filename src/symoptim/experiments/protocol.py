@@ -1,0 +1,100 @@
+"""The MNIST experiment as data: every number of the paper's protocol, in two sizes.
+
+    paper    the protocol of arXiv:1511.01754, section 5, in full: 24 cells, 10 repeats each
+    quick    the same rules on 2 layers, fewer images, epochs and repeats: about a minute on two CPU cores
+
+Where the paper is silent or says it differently: pixels are divided by 255, the bold driver's factors are
+1.1 and 0.5, the classifier starts with rows of unit norm.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from symoptim.engine.registry import require_updates
+from symoptim.errors import OptionError
+
+Architecture = Literal["arch1", "arch2"]
+ScheduleName = Literal["exponential", "bold"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Protocol:
+    """What is trained and how; the defaults are the paper's."""
+
+    updates: tuple[str, ...] = ("b-sgd", "sm", "un")
+    architectures: tuple[Architecture, ...] = ("arch1", "arch2")
+    depths: tuple[int, ...] = (2, 4)
+    schedules: tuple[ScheduleName, ...] = ("exponential", "bold")
+    repeats: int = 10
+    seed: int = 0
+    batch: int = 100
+    # Selection of the rate: for every repeat, and for both schedules together.
+    rates: tuple[float, ...] = (1e-2, 1e-3, 1e-4, 1e-5)
+    selection_train: int = 1_000
+    selection_validation: int = 500
+    selection_epochs: int = 50
+    # The full runs.
+    train: int = 50_000
+    validation: int = 10_000
+    minimum: int = 25
+    maximum: int = 60
+    decay: float = 0.95
+    grow: float = 1.1
+    shrink: float = 0.5
+    classifier: Literal["rows", "columns"] = "rows"
+
+    def __post_init__(self) -> None:
+        require_updates(self.updates)
+        if len(set(self.updates)) != len(self.updates) or not self.updates:
+            raise OptionError(f"updates must be different and at least one, got {', '.join(self.updates)}")
+        if self.repeats < 1:
+            raise OptionError(f"repeats must be at least 1, got {self.repeats}")
+        if self.seed < 0:
+            raise OptionError(f"seed must be 0 or more, got {self.seed}")
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data, for the records."""
+        return asdict(self)
+
+
+# Quick: small enough for two CPU cores, large enough for every rule to have its turn.
+_PROFILES: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "quick": {
+        "depths": (2,),
+        "repeats": 3,
+        "selection_epochs": 20,
+        "train": 10_000,
+        "validation": 2_000,
+        "minimum": 6,
+        "maximum": 10,
+    },
+}
+# Digits has 1,500 training images: as many for the selection as MNIST's has, and all for the full runs.
+_DIGITS: dict[str, Any] = {"train": 1_200, "validation": 300}
+
+PROFILES = tuple(_PROFILES)
+
+
+def protocol_for(profile: str, data: str, **changes: Any) -> Protocol:
+    """The protocol of a profile for a data set, with changes; those that are None change nothing.
+
+    Args:
+        profile: one of ``PROFILES``.
+        data: name of the data set.
+        **changes: fields of :class:`Protocol`.
+
+    Returns:
+        The protocol.
+
+    Raises:
+        OptionError: there is no such profile, or a change breaks a rule.
+
+    >>> protocol_for("paper", "mnist", repeats=None) == Protocol()
+    True
+    """
+    if profile not in _PROFILES:
+        raise OptionError(f"unknown profile '{profile}'; choose one of {', '.join(PROFILES)}")
+    sizes = _DIGITS if data == "digits" else dict[str, Any]()
+    asked = {name: value for name, value in changes.items() if value is not None}
+    return Protocol(**{**_PROFILES[profile], **sizes, **asked})

@@ -1,0 +1,157 @@
+"""The records file, open for work: who works on it, what it is about, and transactions that explain failures.
+
+Everything that belongs together is written in one transaction, so a process that is killed leaves the
+file as it was after its last complete one.
+"""
+
+import json
+import sqlite3
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, cast
+
+from symoptim.errors import RecordsError
+from symoptim.records.lock import Lock
+from symoptim.records.provenance import code_digest, command_line, describe_process, now
+from symoptim.records.schema import open_file
+
+Plain = Mapping[str, object]
+
+
+class Circumstances(NamedTuple):
+    """What an unfinished experiment has to be taken up with, for the same numbers to come out."""
+
+    code: str
+    torch: str
+    device: str
+
+
+class Records:
+    """A records file this process may write to; use it in a ``with`` statement."""
+
+    def __init__(self, path: Path, *, torch: str, device: str) -> None:
+        """Open the file, or make it.
+
+        Args:
+            path: the file; its folder is made if need be.
+            torch: version of torch.
+            device: name of the device to be trained on.
+        """
+        self.path = path
+        self.circumstances = Circumstances(code_digest(), torch, device)
+        self.begun = time.monotonic()
+        with self.explained():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.lock = Lock(path)
+            try:
+                self.connection = open_file(path)
+                self.session = self._begin_session()
+            except BaseException:
+                self.lock.release()
+                raise
+
+    def _begin_session(self) -> int:
+        with self.connection as connection:
+            cursor = connection.execute(
+                "INSERT INTO sessions (begun, command, provenance) VALUES (?, ?, ?)",
+                (now(), command_line(), describe_process()),
+            )
+        return cast(int, cursor.lastrowid)
+
+    def __enter__(self) -> "Records":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.connection.close()
+        self.lock.release()
+
+    @contextmanager
+    def writing(self) -> Generator[sqlite3.Connection]:
+        """A transaction: all of it is recorded, or nothing."""
+        with self.explained(), self.connection as connection:
+            yield connection
+            connection.execute(
+                "UPDATE sessions SET seconds = ? WHERE session = ?",
+                (time.monotonic() - self.begun, self.session),
+            )
+
+    @contextmanager
+    def explained(self) -> Generator[None]:
+        """Turn what the disk or SQLite say into an error that says what to do."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise self._cannot_write(str(error)) from error
+        except sqlite3.DatabaseError as error:
+            raise RecordsError(
+                f"{self.path} is damaged, or no records file ({error}): move it away, or choose another --out"
+            ) from error
+        except OSError as error:
+            raise self._cannot_write(error.strerror or str(error)) from error
+
+    def _cannot_write(self, cause: str) -> RecordsError:
+        return RecordsError(
+            f"{self.path} cannot be written ({cause}). What was recorded before is safe: make room, or "
+            "choose a place that can be written to, and run the same command again"
+        )
+
+    def begin(self, name: str, configuration: Plain) -> None:
+        """Say what this file is about; a file that is about something else is refused.
+
+        Args:
+            name: of the experiment.
+            configuration: all that its results depend on.
+
+        Raises:
+            RecordsError: the file holds another experiment, or an unfinished one of other circumstances.
+        """
+        with self.explained():
+            row = self.connection.execute("SELECT * FROM experiment").fetchone()
+        if row is None:
+            with self.writing() as connection:
+                connection.execute(
+                    "INSERT INTO experiment VALUES (?, ?, ?, ?, ?, NULL)",
+                    (name, json.dumps(configuration), *self.circumstances),
+                )
+            return
+        recorded_name, recorded, *circumstances, finished = row
+        difference = _difference(
+            {"experiment": recorded_name, **json.loads(recorded)}, {"experiment": name, **configuration}
+        )
+        if difference:
+            raise RecordsError(
+                f"{self.path} was made with {difference[0]}, you asked for {difference[1]}: ask for the "
+                "same, or choose another --out"
+            )
+        difference = _difference(Circumstances(*circumstances)._asdict(), self.circumstances._asdict())
+        if difference and not finished:
+            raise RecordsError(
+                f"{self.path} is unfinished and was begun with {difference[0]}; this is {difference[1]}, and "
+                "results would mix: go on with the former, or start anew with another --out"
+            )
+
+    def finish(self) -> None:
+        """Say that all runs have ended; the file gives back the room its checkpoints took."""
+        with self.writing() as connection:
+            connection.execute("UPDATE experiment SET finished = ? WHERE finished IS NULL", (now(),))
+        with self.explained():
+            self.connection.execute("PRAGMA incremental_vacuum").fetchall()
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _difference(recorded: Plain, asked: Plain) -> tuple[str, str] | None:
+    """First key two configurations differ in, with the value of each, for a message."""
+    asked = json.loads(json.dumps(asked))  # as it would come back: tuples are lists
+    for key in sorted({*recorded, *asked}):
+        if recorded.get(key) != asked.get(key):
+            return f"{key} {_short(recorded.get(key))}", f"{key} {_short(asked.get(key))}"
+    return None
+
+
+def _short(value: object) -> str:
+    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)

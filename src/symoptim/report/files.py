@@ -1,0 +1,34 @@
+"""Writing results: a file is there whole, or as it was before."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from symoptim.errors import RecordsError
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Write texts to files of a folder, each in one step.
+
+    Args:
+        folder: made if need be.
+        texts: by name of the file.
+
+    Returns:
+        The files.
+
+    Raises:
+        RecordsError: a file cannot be written.
+    """
+    paths: list[Path] = []
+    for name, text in texts.items():
+        path = folder / name
+        half = folder / f".{name}.part"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            half.write_text(text, encoding="utf-8")
+            half.replace(path)
+        except OSError as error:
+            half.unlink(missing_ok=True)
+            raise RecordsError(f"{path} cannot be written ({error.strerror})") from error
+        paths.append(path)
+    return paths

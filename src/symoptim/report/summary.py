@@ -1,0 +1,66 @@
+"""The files a reproduction leaves: Table 2 and the trajectories, with where they come from."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from symoptim.errors import RecordsError
+from symoptim.records.reading import RecordedExperiment, RecordedRun, read_experiment, read_runs, reading
+from symoptim.report import table2, trajectories
+from symoptim.report.files import write_files
+
+
+class Summary(NamedTuple):
+    """What the records say, ready to be shown."""
+
+    experiment: RecordedExperiment
+    runs: list[RecordedRun]
+    cells: list[table2.Cell]
+    panels: list[trajectories.Panel]
+
+
+def summarize(records: Path) -> Summary:
+    """Read a records file.
+
+    Args:
+        records: the file.
+
+    Returns:
+        Its full runs, table and trajectories.
+
+    Raises:
+        RecordsError: it holds no experiment yet.
+    """
+    with reading(records) as connection:
+        experiment = read_experiment(connection)
+        if experiment is None:
+            raise RecordsError(f"{records} holds no experiment yet")
+        runs = read_runs(connection, "full")
+    return Summary(experiment, runs, table2.cells(experiment, runs), trajectories.panels(experiment, runs))
+
+
+def write_summary(summary: Summary, folder: Path) -> list[Path]:
+    """Write Table 2 as Markdown and CSV, and the trajectories as CSV."""
+    texts = {
+        "table2.md": table2.as_markdown(summary.cells) + "\n" + provenance(summary.experiment),
+        "table2.csv": table2.as_csv(summary.cells),
+        "trajectories.csv": trajectories.as_csv(summary.panels),
+    }
+    return write_files(folder, texts)
+
+
+def provenance(experiment: RecordedExperiment) -> str:
+    """Where the numbers come from, as Markdown."""
+    asked = experiment.configuration
+    last = experiment.sessions[-1]
+    working = [session for session in experiment.sessions if session["seconds"] > 0]
+    first = working[0] if working else last
+    protocol = asked["protocol"]
+    return (
+        f"Test error, mean ± standard deviation (n - 1) over {protocol['repeats']} repeats of learning-rate "
+        f"selection and full run, seed {protocol['seed']}; {asked['data']}, profile {asked['profile']}.\n\n"
+        f"- command: `{first['command']}`\n"
+        f"- time: {experiment.seconds:.0f} s in {len(experiment.sessions)} session(s), first begun "
+        f"{first['begun']}, finished {experiment.finished or 'not yet'}\n"
+        f"- device: {experiment.device}; torch {experiment.torch}; Python {first['python']}\n"
+        f"- code: commit {first['commit'] or 'unknown'}, digest {first['code']}\n"
+    )

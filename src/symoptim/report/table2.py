@@ -1,0 +1,136 @@
+"""Table 2 from the records: mean and standard deviation of the test error, cell by cell, beside the paper's.
+
+The test error of a run is the one after its last epoch. Runs that diverged are left out of the mean and
+counted; runs that have not ended are counted as missing. Standard deviations are the sample's (n - 1).
+"""
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from symoptim.records.reading import RecordedExperiment, RecordedRun
+from symoptim.report.paper import TABLE2, Key, Printed
+
+SCHEDULES = {"exponential": "exp. decay", "bold": "bold driver"}
+ARCHITECTURES = {"arch1": "Arch1", "arch2": "Arch2"}
+
+
+class Cell(NamedTuple):
+    """One cell: what its runs came to. A mean without runs, or a deviation of fewer than two, is NaN."""
+
+    key: Key
+    title: str
+    mean: float
+    deviation: float
+    runs: int
+    diverged: int
+    missing: int
+    paper: Printed | None
+
+    @property
+    def text(self) -> str:
+        """Mean and deviation as the paper prints them, and what is to be known about the runs."""
+        remarks = [f"{self.diverged} diverged"] if self.diverged else []
+        remarks += [f"{self.missing} missing"] if self.missing else []
+        return _pair(self.mean, self.deviation) + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+def _pair(mean: float, deviation: float) -> str:
+    """As the paper prints it.
+
+    >>> _pair(0.02634, 0.0079), _pair(0.5, math.nan)
+    ('.0263 ±.0079', '.5000')
+    """
+    if math.isnan(mean):
+        return "-"
+    first = f"{mean:.4f}".removeprefix("0")
+    return first if math.isnan(deviation) else f"{first} ±{f'{deviation:.4f}'.removeprefix('0')}"
+
+
+def cells(experiment: RecordedExperiment, runs: Iterable[RecordedRun]) -> list[Cell]:
+    """All cells the experiment asks for, in the order of the paper's table."""
+    asked = experiment.configuration["protocol"]
+    by_key: dict[Key, list[RecordedRun]] = {}
+    for run in runs:
+        labels = run.labels
+        key = Key(labels["depth"], labels["schedule"], labels["architecture"], labels["update"])
+        by_key.setdefault(key, []).append(run)
+    on_mnist = experiment.configuration["data"] == "mnist"
+    return [
+        _cell(
+            key,
+            experiment.configuration["titles"][update],
+            by_key.get(key, []),
+            asked["repeats"],
+            TABLE2.get(key) if on_mnist else None,
+        )
+        for depth in asked["depths"]
+        for schedule in asked["schedules"]
+        for architecture in asked["architectures"]
+        for update in asked["updates"]
+        for key in [Key(depth, schedule, architecture, update)]
+    ]
+
+
+def _cell(key: Key, title: str, runs: Sequence[RecordedRun], repeats: int, paper: Printed | None) -> Cell:
+    ended = [run for run in runs if run.has_ended]
+    errors = [run.curve[-1].test_error for run in ended if not run.diverged]
+    return Cell(
+        key,
+        title,
+        mean=statistics.fmean(errors) if errors else math.nan,
+        deviation=statistics.stdev(errors) if len(errors) > 1 else math.nan,
+        runs=len(errors),
+        diverged=sum(run.diverged for run in ended),
+        missing=repeats - len(ended),
+        paper=paper,
+    )
+
+
+class Line(NamedTuple):
+    """A line of the table as it is shown: a title, whether it is the paper's, and a text for every column."""
+
+    title: str
+    is_paper: bool
+    texts: tuple[str, ...]
+
+
+def headings(cells: Sequence[Cell]) -> list[str]:
+    """Titles of the columns."""
+    return list(dict.fromkeys(f"{ARCHITECTURES[cell.key.architecture]} {cell.title}" for cell in cells))
+
+
+def lines(cells: Sequence[Cell]) -> list[Line]:
+    """The table line by line, ours and then the paper's where it has one."""
+    shown: list[Line] = []
+    for depth, schedule in dict.fromkeys((cell.key.depth, cell.key.schedule) for cell in cells):
+        row = [cell for cell in cells if (cell.key.depth, cell.key.schedule) == (depth, schedule)]
+        title = f"{depth} layers, {SCHEDULES[schedule]}"
+        shown.append(Line(title, False, tuple(cell.text for cell in row)))
+        if any(cell.paper for cell in row):
+            printed = tuple(_pair(*cell.paper) if cell.paper else "" for cell in row)
+            shown.append(Line("the paper", True, printed))
+    return shown
+
+
+def as_markdown(cells: Sequence[Cell]) -> str:
+    """The table in Markdown, the paper's lines in italics."""
+    columns = headings(cells)
+    text = [f"| test error | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for line in lines(cells):
+        texts = [f"*{t}*" if line.is_paper and t else t for t in (line.title, *line.texts)]
+        text.append(f"| {' | '.join(texts)} |")
+    return "\n".join(text) + "\n"
+
+
+def as_csv(cells: Sequence[Cell]) -> str:
+    """One line per cell, with all digits."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow([*Key._fields, *Cell._fields[2:-1], "paper_mean", "paper_deviation"])
+    for cell in cells:
+        writer.writerow([*cell.key, *cell[2:-1], *(cell.paper or ("", ""))])
+    return table.getvalue()

@@ -1,0 +1,42 @@
+import pytest
+import torch
+
+from symoptim.engine.numerics import derive_seed, device_named, full_float32, seeded
+from symoptim.errors import OptionError
+
+
+def test_seeds_differ_by_every_word_and_fit_a_signed_integer() -> None:
+    seeds = [derive_seed(a, b) for a in range(20) for b in ("weights", "split", 1, 11)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_derived_seeds_stay_what_they_are() -> None:
+    assert derive_seed(0, "full", 3) == 5247994336487295277
+
+
+def test_seeded_draws_repeat_and_leave_the_callers_generator_alone() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(2)
+    torch.manual_seed(5)
+    with seeded(1):
+        first = torch.rand(3)
+    assert torch.equal(torch.rand(2), expected)
+    with seeded(1):
+        assert torch.equal(torch.rand(3), first)
+
+
+def test_precision_is_full_inside_and_restored_outside() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        with full_float32():
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "gpu", "mps"])
+def test_a_device_that_is_not_there_is_refused(name: str) -> None:
+    with pytest.raises(OptionError, match=f"device '{name}' cannot be used here"):
+        device_named(name)

@@ -1,0 +1,231 @@
+"""Whole trainings: an ensemble does to each run what a plain loop with an ordinary optimizer would do."""
+
+import copy
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+import symoptim
+from small import a_run, small_data, small_network
+from symoptim.data.split import Split
+from symoptim.engine.numerics import derive_seed, seeded
+from symoptim.engine.registry import UPDATES
+from symoptim.engine.run import Bold, EarlyStopping, Exponential, FixedEpochs, Run
+from symoptim.engine.shuffle import permutations
+from symoptim.engine.training import Ensemble, Result
+from symoptim.errors import OptionError
+
+OPTIMIZERS: dict[str, Callable[[nn.Module, float], torch.optim.Optimizer]] = {
+    "b-sgd": lambda model, lr: torch.optim.SGD(model.parameters(), lr=lr),
+    "sm": lambda model, lr: symoptim.ScaledSGD(symoptim.param_groups(model), lr=lr),
+    "un": lambda model, lr: symoptim.UnitNormSGD(symoptim.param_groups(model), lr=lr),
+    "adamw": lambda model, lr: torch.optim.AdamW(model.parameters(), lr=lr),
+    "invariant-adamw": lambda model, lr: symoptim.invariant(
+        torch.optim.AdamW, symoptim.param_groups(model), lr=lr
+    ),
+}
+
+
+def losses_of_a_plain_loop(run: Run, factory: Callable[[], nn.Module], data: Split, *, batch: int) -> list[float]:
+    """What the run would meet alone, with an optimizer as a user would write it."""
+    with seeded(derive_seed(run.seed, "weights")):
+        model = factory()
+    optimizer = OPTIMIZERS[run.update](model, run.rate)
+    drawn = permutations([derive_seed(run.seed, "split")], 0, len(data.train_labels))[0, : run.train]
+    losses: list[float] = []
+    for epoch in range(1, run.stopping.maximum + 1):
+        order = drawn[permutations([derive_seed(run.seed, "batches")], epoch, run.train)[0]]
+        total = 0.0
+        for index in order.split(batch):
+            optimizer.zero_grad()
+            scores = model(data.train_images[index])
+            loss = cross_entropy(scores, data.train_labels[index], reduction="sum")
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        losses.append(total / run.train)
+    return losses
+
+
+def train(ensemble: Ensemble) -> dict[str, list[Result]]:
+    results: dict[str, list[Result]] = {name: [] for name in ensemble.runs}
+    while ensemble.is_running:
+        for name, result in ensemble.train_epoch().items():
+            results[name].append(result)
+    return results
+
+
+def losses(results: list[Result]) -> list[float]:
+    return [result.epoch.loss for result in results]
+
+
+def ensemble_of(runs: dict[str, Run], *, architecture: str = "arch2", batch: int = 30) -> Ensemble:
+    return Ensemble(runs, small_network(architecture), small_data(), batch=batch)
+
+
+@pytest.mark.parametrize("architecture", ["arch1", "arch2"])
+def test_every_update_trains_as_its_optimizer_does_in_a_plain_loop(architecture: str) -> None:
+    assert set(OPTIMIZERS) == set(UPDATES)
+    runs = {f"{update}-{seed}": a_run(update, seed=seed) for update in UPDATES for seed in (0, 1)}
+    results = train(ensemble_of(runs, architecture=architecture))
+    for name, run in runs.items():
+        expected = losses_of_a_plain_loop(run, small_network(architecture), small_data(), batch=30)
+        assert losses(results[name]) == pytest.approx(expected, rel=1e-10), name
+        assert expected[-1] < expected[0]
+
+
+def test_rates_and_schedules_are_each_runs_own() -> None:
+    runs = {
+        "constant": a_run(rate=1e-3),
+        "decay": a_run(rate=1e-2, schedule=Exponential(decay=0.5)),
+        "bold": a_run(rate=1e-2, schedule=Bold(grow=2.0)),
+    }
+    results = train(ensemble_of(runs))
+    rates = {name: [result.epoch.rate for result in those] for name, those in results.items()}
+    assert rates["constant"] == [1e-3, 1e-3, 1e-3]
+    assert rates["decay"] == pytest.approx([1e-2, 5e-3, 2.5e-3])
+    first, second, third = losses(results["bold"])
+    assert second <= first
+    assert rates["bold"] == pytest.approx([1e-2, 1e-2, 2e-2])
+    assert third != first
+
+
+def test_a_run_alone_and_in_company_agree() -> None:
+    run = a_run("un", seed=5)
+    others = {f"{u}-{s}": a_run(u, seed=s, rate=r) for u in UPDATES for s, r in ((1, 1e-3), (2, 1e-2))}
+    alone = train(ensemble_of({"it": run}))["it"]
+    company = train(ensemble_of({**others, "it": run}))["it"]
+    assert losses(company) == pytest.approx(losses(alone), rel=1e-12)
+    assert [r.epoch[3:] for r in company] == [r.epoch[3:] for r in alone]
+
+
+def test_a_diverging_run_leaves_all_others_bit_identical() -> None:
+    calm = {"a": a_run("b-sgd"), "b": a_run("b-sgd", seed=1), "c": a_run("sm")}
+    wild = {**calm, "b": a_run("b-sgd", seed=1, rate=1e300)}
+    expected, results = (train(ensemble_of(runs, architecture="arch1")) for runs in (calm, wild))
+    assert not math.isfinite(results["b"][-1].epoch.loss)
+    outcome = results["b"][-1].outcome
+    assert outcome is not None
+    assert outcome.diverged
+    for name in ("a", "c"):
+        assert results[name] == expected[name]
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_runs_that_stop_leave_and_the_others_go_on_undisturbed(update: str) -> None:
+    stay = {"first": a_run(update, seed=1), "last": a_run(update, seed=2)}
+    leave = {"out": a_run(update, seed=3, stopping=FixedEpochs(maximum=1))}
+    company = ensemble_of({"first": stay["first"], **leave, "last": stay["last"]})
+    results = train(company)
+    assert len(results["out"]) == 1
+    assert company.trainer.order.shape[0] == 2
+    expected = train(ensemble_of(stay))
+    for name in stay:
+        assert losses(results[name]) == pytest.approx(losses(expected[name]), rel=1e-10)
+
+
+def test_early_stopping_ends_a_run_at_the_first_epoch_beyond_the_minimum() -> None:
+    # A rate so small that no answer changes: the validation error stays where it is.
+    stopping = EarlyStopping(minimum=3, maximum=6, lookback=2)
+    results = train(ensemble_of({"still": a_run(rate=1e-30, schedule=Bold(), stopping=stopping)}))["still"]
+    assert len(results) == 4
+    assert results[-1].outcome is not None
+    assert results[-1].outcome.reason == "validation error changed by less than 1e-05"
+
+
+def test_training_and_validation_images_are_disjoint_and_each_is_seen_once_per_epoch() -> None:
+    ensemble = ensemble_of({"a": a_run(seed=1), "b": a_run(seed=2)})
+    trainer = ensemble.trainer
+    orders: list[torch.Tensor] = []
+    for _ in range(2):
+        ensemble.train_epoch()
+        orders.append(trainer.order.clone())
+    for row in range(2):
+        train_set, validation = trainer.train_index[row], trainer.validation_index[row]
+        assert len(torch.cat([train_set, validation]).unique()) == 240
+        for order in orders:
+            assert torch.equal(order[row].sort().values, train_set.sort().values)
+    assert not torch.equal(orders[0], orders[1])
+    assert not torch.equal(trainer.train_index[0], trainer.train_index[1])
+
+
+def test_errors_are_shares_of_the_runs_own_images() -> None:
+    ensemble = ensemble_of({"a": a_run(seed=1), "b": a_run(seed=2)})
+    results = train(ensemble)
+    model = copy.deepcopy(ensemble.trainer.stack.template).to_empty(device="cpu").eval()
+    for row, name in enumerate(results):
+        weights = {**ensemble.trainer.stack.parameters, **ensemble.trainer.stack.buffers}
+        model.load_state_dict({key: stacked[row] for key, stacked in weights.items()})
+        data, index = small_data(), ensemble.trainer.validation_index[row]
+        epoch = results[name][-1].epoch
+        for images, labels, error in (
+            (data.train_images[index], data.train_labels[index], epoch.validation_error),
+            (data.test_images, data.test_labels, epoch.test_error),
+        ):
+            wrong = model(images).argmax(dim=1) != labels
+            assert error == wrong.double().mean().item()
+
+
+def test_evaluation_in_pieces_counts_every_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = {"a": a_run(seed=1), "b": a_run(seed=2)}
+    whole = train(ensemble_of(runs))
+    monkeypatch.setattr("symoptim.engine.trainer.IMAGES_AT_ONCE", 14)
+    assert train(ensemble_of(runs)) == whole
+
+
+@pytest.mark.parametrize("stop", [1, 3, 5])
+def test_training_taken_up_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp_path) -> None:
+    early = EarlyStopping(minimum=2, maximum=6, lookback=2)
+    runs = {
+        f"{update}-{seed}": a_run(update, seed=seed, schedule=Bold(), stopping=stopping)
+        for update in UPDATES
+        for seed, stopping in ((0, FixedEpochs(maximum=6)), (1, early))
+    }
+    expected = train(ensemble_of(runs))
+    first, second = ensemble_of(runs), ensemble_of(runs)
+    for _ in range(stop):
+        first.train_epoch()
+    torch.save(first.state_dict(), tmp_path / "state")
+    second.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
+    assert second.running == first.running
+    for name, results in train(second).items():
+        assert results == expected[name][stop:]
+
+
+@pytest.mark.parametrize(
+    ("runs", "batch", "message"),
+    [
+        ({}, 30, "nothing to train"),
+        ({"a": a_run("sgd")}, 30, "unknown update 'sgd'; choose from b-sgd, sm, un"),
+        ({"a": a_run()}, 0, "batch must be at least 1, got 0"),
+        ({"a": a_run(), "b": a_run(train=100)}, 30, "need the same train and validation sizes"),
+        ({"a": a_run(train=230)}, 30, r"230 \+ 40 images, but there are 240"),
+    ],
+)
+def test_runs_that_cannot_train_together_are_refused(runs, batch: int, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        ensemble_of(runs, batch=batch)
+
+
+def test_the_updates_that_are_not_invariant_are_told_apart_from_those_that_are() -> None:
+    def rescaled() -> nn.Module:
+        model = symoptim.models.arch2(2, inputs=12, width=8, classes=4, eps=1e-30).double()
+        return model.rescale_(model.random_scales(seed=3, low=0.1, high=10))
+
+    runs = {update: a_run(update) for update in UPDATES}
+    straight = Ensemble(
+        runs,
+        lambda: symoptim.models.arch2(2, inputs=12, width=8, classes=4, eps=1e-30).double(),
+        small_data(),
+        batch=30,
+    )
+    moved = Ensemble(runs, rescaled, small_data(), batch=30)
+    one, other = train(straight), train(moved)
+    for update in ("sm", "un", "invariant-adamw"):
+        assert losses(other[update]) == pytest.approx(losses(one[update]), rel=1e-10), update
+    for update in ("b-sgd", "adamw"):
+        assert losses(other[update]) != pytest.approx(losses(one[update]), rel=1e-3), update

@@ -1,0 +1,49 @@
+"""A data set and runs small enough for tests of the engine."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from symoptim.data.split import Split
+from symoptim.engine.run import Constant, FixedEpochs, Run, Schedule, Stopping
+from symoptim.models import arch1, arch2
+
+PIXELS = 12
+
+
+def small_data(dtype: torch.dtype = torch.float64) -> Split:
+    """Images of 12 pixels in 4 classes that a network can tell apart: 240 for training, 60 for testing."""
+    generator = torch.Generator().manual_seed(7)
+    centers = torch.rand(4, PIXELS, generator=generator)
+    labels = torch.randint(4, (300,), generator=generator)
+    images = (centers[labels] + 0.3 * torch.rand(300, PIXELS, generator=generator)).to(dtype)
+    return Split(images[:240], labels[:240], images[240:], labels[240:])
+
+
+def a_run(
+    update: str = "sm",
+    *,
+    rate: float = 1e-2,
+    schedule: Schedule | None = None,
+    stopping: Stopping | None = None,
+    seed: int = 0,
+    train: int = 200,
+    validation: int = 40,
+) -> Run:
+    """A run of three epochs at a constant rate, unless it is told otherwise."""
+    return Run(
+        update=update,
+        rate=rate,
+        schedule=schedule or Constant(),
+        stopping=stopping or FixedEpochs(maximum=3),
+        seed=seed,
+        train=train,
+        validation=validation,
+    )
+
+
+def small_network(architecture: str = "arch2", dtype: torch.dtype = torch.float64) -> Callable[[], nn.Module]:
+    """Factory of a 2-layer network for the small data."""
+    make = {"arch1": arch1, "arch2": arch2}[architecture]
+    return lambda: make(2, inputs=PIXELS, width=8, classes=4).to(dtype)
