@@ -78,5 +78,5 @@ def test_a_network_that_draws_random_numbers_is_refused() -> None:
 
 
 def test_other_errors_of_a_network_come_through() -> None:
-    with pytest.raises(RuntimeError, match="shape"):
+    with pytest.raises(RuntimeError, match="Expected size"):
         Stack(lambda: nn.Linear(3, 2), SEEDS).scores(torch.rand(3, 5, 4), training=True)

@@ -30,7 +30,9 @@ OPTIMIZERS: dict[str, Callable[[nn.Module, float], torch.optim.Optimizer]] = {
 }
 
 
-def losses_of_a_plain_loop(run: Run, factory: Callable[[], nn.Module], data: Split, *, batch: int) -> list[float]:
+def losses_of_a_plain_loop(
+    run: Run, factory: Callable[[], nn.Module], data: Split, *, batch: int
+) -> list[float]:
     """What the run would meet alone, with an optimizer as a user would write it."""
     with seeded(derive_seed(run.seed, "weights")):
         model = factory()
@@ -131,7 +133,8 @@ def test_runs_that_stop_leave_and_the_others_go_on_undisturbed(update: str) -> N
 def test_early_stopping_ends_a_run_at_the_first_epoch_beyond_the_minimum() -> None:
     # A rate so small that no answer changes: the validation error stays where it is.
     stopping = EarlyStopping(minimum=3, maximum=6, lookback=2)
-    results = train(ensemble_of({"still": a_run(rate=1e-30, schedule=Bold(), stopping=stopping)}))["still"]
+    still = a_run(rate=1e-30, schedule=Bold(), stopping=stopping)
+    results = train(ensemble_of({"still": still}, architecture="arch1"))["still"]
     assert len(results) == 4
     assert results[-1].outcome is not None
     assert results[-1].outcome.reason == "validation error changed by less than 1e-05"

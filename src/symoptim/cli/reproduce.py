@@ -15,6 +15,7 @@ from symoptim.cli.progress import DownloadBar, ProgressWatcher
 from symoptim.cli.tables import table2_table, trajectories_table
 from symoptim.engine.numerics import describe_device, device_named
 from symoptim.engine.registry import UPDATES
+from symoptim.engine.run import Bold
 from symoptim.experiments.datasets import digest_of, load
 from symoptim.experiments.protocol import Protocol, protocol_for
 from symoptim.experiments.reproduce import Experiment
@@ -52,8 +53,8 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         ] = "rows",
     ) -> None:
         names = tuple(name.strip() for name in updates.split(",") if name.strip())
-        changes = {"repeats": repeats, "seed": seed, "updates": names, "grow": grow, "shrink": shrink}
-        protocol = protocol_for(profile, data, classifier=classifier, **changes)
+        changes = {"repeats": repeats, "seed": seed, "updates": names, "classifier": classifier}
+        protocol = protocol_for(profile, data, bold=Bold(grow=grow, shrink=shrink), **changes)
         folder = out or Path("results") / f"{data}-{profile}"
         carry_out(protocol, profile=profile, data=data, data_dir=data_dir, folder=folder, device=device)
         summary = summarize(folder / RECORDS)
@@ -72,11 +73,11 @@ def carry_out(
     """Train what the records in ``folder`` do not have yet, with progress; Ctrl-C leaves them resumable."""
     console = Console(stderr=True)
     where = device_named(device)
+    images = load(data, data_dir, progress=DownloadBar(console))
     with Records(folder / RECORDS, torch=torch.__version__, device=describe_device(where)) as records:
-        images = load(data, data_dir, progress=DownloadBar(console))
         configuration = {"profile": profile, "data": data, "digest": digest_of(images)}
         configuration |= {"titles": {name: UPDATES[name].title for name in protocol.updates}}
-        records.begin("mnist", {**configuration, **{"protocol": protocol.as_dict()}})
+        records.begin("mnist", {**configuration, "protocol": protocol.as_dict()})
         try:
             with ProgressWatcher(console) as watcher:
                 Experiment(protocol, images, where, records, watcher).carry_out()

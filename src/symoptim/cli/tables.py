@@ -12,7 +12,10 @@ def table2_table(summary: Summary) -> Table:
     asked = summary.experiment.configuration
     repeats = asked["protocol"]["repeats"]
     title = f"Test error on {asked['data']}, {repeats} repeats, profile {asked['profile']}"
-    table = Table("", *headings(summary.cells), title=title)
+    # Fewer images and epochs than the paper had: say so, or readers will compare.
+    quick = asked["profile"] == "quick"
+    caption = "a smaller experiment than the paper's: only --profile paper compares" if quick else None
+    table = Table("", *headings(summary.cells), title=title, caption=caption)
     for line in lines(summary.cells):
         table.add_row(line.title, *line.texts, style="dim" if line.is_paper else None)
     return table

@@ -13,10 +13,7 @@ from torch import nn
 from symoptim.data.split import Split
 from symoptim.engine.numerics import derive_seed
 from symoptim.engine.run import (
-    Bold,
     Constant,
-    EarlyStopping,
-    Exponential,
     FixedEpochs,
     Run,
     Schedule,
@@ -78,14 +75,15 @@ Chosen = Callable[[str, int], float | None]
 
 def full_runs(protocol: Protocol, cell: Cell, chosen: Chosen) -> dict[str, Planned]:
     """Full runs at the chosen rates; those without a rate are left out."""
+    rules = {schedule: _rules(protocol, schedule) for schedule in protocol.schedules}
     return {
         name: Planned(
             {**_labels("full", cell, update, repeat), "schedule": schedule},
             Run(
                 update=update,
                 rate=rate,
-                schedule=_schedule(protocol, schedule),
-                stopping=_stopping(protocol, schedule),
+                schedule=rules[schedule][0],
+                stopping=rules[schedule][1],
                 seed=derive_seed(protocol.seed, "full", repeat),
                 train=protocol.train,
                 validation=protocol.validation,
@@ -109,20 +107,13 @@ def _labels(phase: str, cell: Cell, update: str, repeat: int) -> dict[str, objec
     return {**where, "update": update, "repeat": repeat}
 
 
-def _schedule(protocol: Protocol, name: ScheduleName) -> Schedule:
+def _rules(protocol: Protocol, name: ScheduleName) -> tuple[Schedule, Stopping]:
+    """A schedule comes with its way to stop: exponential decay runs to the end, the bold driver may stop."""
     match name:
         case "exponential":
-            return Exponential(decay=protocol.decay)
+            return protocol.exponential, FixedEpochs(maximum=protocol.stopping.maximum)
         case "bold":
-            return Bold(grow=protocol.grow, shrink=protocol.shrink)
-
-
-def _stopping(protocol: Protocol, name: ScheduleName) -> Stopping:
-    match name:
-        case "exponential":
-            return FixedEpochs(maximum=protocol.maximum)
-        case "bold":
-            return EarlyStopping(minimum=protocol.minimum, maximum=protocol.maximum)
+            return protocol.bold, protocol.stopping
 
 
 def network_of(protocol: Protocol, cell: Cell, data: Split) -> Callable[[], nn.Module]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from symoptim.engine.registry import require_updates
+from symoptim.engine.run import Bold, EarlyStopping, Exponential
 from symoptim.errors import OptionError
 
 Architecture = Literal["arch1", "arch2"]
@@ -36,11 +37,9 @@ class Protocol:
     # The full runs.
     train: int = 50_000
     validation: int = 10_000
-    minimum: int = 25
-    maximum: int = 60
-    decay: float = 0.95
-    grow: float = 1.1
-    shrink: float = 0.5
+    exponential: Exponential = Exponential()
+    bold: Bold = Bold()
+    stopping: EarlyStopping = EarlyStopping()
     classifier: Literal["rows", "columns"] = "rows"
 
     def __post_init__(self) -> None:
@@ -66,8 +65,7 @@ _PROFILES: dict[str, dict[str, Any]] = {
         "selection_epochs": 20,
         "train": 10_000,
         "validation": 2_000,
-        "minimum": 6,
-        "maximum": 10,
+        "stopping": EarlyStopping(minimum=6, maximum=10),
     },
 }
 # Digits has 1,500 training images: as many for the selection as MNIST's has, and all for the full runs.

@@ -98,7 +98,7 @@ class Experiment:
                 ending = Ending(name, 0, "every candidate rate diverged", diverged=True)
                 write_epoch(self.records, f"without-rate/{name}", [], [ending], None)
             if chosen(update, repeat) is None:
-                self.watcher.skip(runs=1, work=self.protocol.maximum * self.protocol.train)
+                self.watcher.skip(runs=1, work=self.protocol.stopping.maximum * self.protocol.train)
 
     def _train(self, cell: Cell, phase: str, planned: Mapping[str, Planned]) -> None:
         """Train the runs of a cell together, from where the records have them to their end."""

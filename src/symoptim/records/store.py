@@ -7,7 +7,7 @@ file as it was after its last complete one.
 import json
 import sqlite3
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -145,13 +145,21 @@ class Records:
 
 
 def _difference(recorded: Plain, asked: Plain) -> tuple[str, str] | None:
-    """First key two configurations differ in, with the value of each, for a message."""
-    asked = json.loads(json.dumps(asked))  # as it would come back: tuples are lists
-    for key in sorted({*recorded, *asked}):
-        if recorded.get(key) != asked.get(key):
-            return f"{key} {_short(recorded.get(key))}", f"{key} {_short(asked.get(key))}"
+    """First option two configurations differ in, with the value of each, for a message."""
+    one = dict(_options(recorded))
+    other = dict(_options(json.loads(json.dumps(asked))))  # as it would come back: tuples are lists
+    for name in dict.fromkeys([*one, *other]):
+        if one.get(name) != other.get(name):
+            return f"{name} {one.get(name)}", f"{name} {other.get(name)}"
     return None
 
 
-def _short(value: object) -> str:
-    return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
+def _options(plain: Plain) -> Iterator[tuple[str, str]]:
+    """Options by name, those within options too; lists as one would type them."""
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            yield from _options(cast("dict[str, object]", value))
+        elif isinstance(value, list):
+            yield name, ", ".join(map(str, cast("list[object]", value)))
+        else:
+            yield name, str(value)

@@ -1,5 +1,6 @@
 """Writing results: a file is there whole, or as it was before."""
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
             half.write_text(text, encoding="utf-8")
             half.replace(path)
         except OSError as error:
-            half.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                half.unlink()
             raise RecordsError(f"{path} cannot be written ({error.strerror})") from error
         paths.append(path)
     return paths

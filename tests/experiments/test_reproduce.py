@@ -1,0 +1,148 @@
+"""The whole protocol on small data: what is recorded, and that interruptions change nothing."""
+
+import contextlib
+import dataclasses
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+
+from small import small_data
+from symoptim.engine.run import EarlyStopping
+from symoptim.engine.training import Result
+from symoptim.experiments.protocol import Protocol
+from symoptim.experiments.reproduce import Experiment
+from symoptim.experiments.selection import Candidate, choose
+from symoptim.records.reading import RecordedRun, read_runs, reading
+from symoptim.records.store import Records
+
+SMALL = Protocol(
+    updates=("sm", "adamw"),
+    depths=(2,),
+    repeats=2,
+    batch=30,
+    rates=(3e-2, 1e-2),
+    selection_train=120,
+    selection_validation=60,
+    selection_epochs=5,
+    train=180,
+    validation=60,
+    stopping=EarlyStopping(minimum=5, maximum=7),
+)
+
+
+class Counter:
+    """A watcher that adds up what it is told, and can interrupt."""
+
+    def __init__(self, patience: int = 10**9) -> None:
+        self.patience = patience
+        self.expected = self.seen = (0, 0)
+
+    def expect(self, *, runs: int, work: int) -> None:
+        self.expected = (runs, work)
+
+    def skip(self, *, runs: int, work: int) -> None:
+        self.seen = (self.seen[0] + runs, self.seen[1] + work)
+
+    def epoch(self, title: str, results: Mapping[str, Result], work: int) -> None:
+        ended = sum(result.outcome is not None for result in results.values())
+        self.skip(runs=ended, work=work)
+        self.patience -= 1
+        if self.patience == 0:
+            raise KeyboardInterrupt
+
+
+def carry_out(path: Path, *, protocol: Protocol = SMALL, patience: int = 10**9) -> Counter:
+    watcher = Counter(patience)
+    with Records(path, torch=torch.__version__, device="cpu") as records:
+        records.begin("mnist", {"protocol": protocol.as_dict()})
+        data = small_data(torch.float32)
+        Experiment(protocol, data, torch.device("cpu"), records, watcher).carry_out()
+    return watcher
+
+
+def everything(path: Path) -> list[list[tuple[object, ...]]]:
+    """All that is recorded about runs, but for which session did it."""
+    with sqlite3.connect(path) as connection:
+        return [
+            connection.execute(query).fetchall()
+            for query in (
+                "SELECT run, ensemble, labels, configuration, epochs, reason, diverged FROM runs ORDER BY run",
+                "SELECT * FROM epochs ORDER BY run, epoch",
+                "SELECT * FROM checkpoints",
+            )
+        ]
+
+
+def runs_of(path: Path, phase: str) -> list[RecordedRun]:
+    with reading(path) as connection:
+        return read_runs(connection, phase)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("undisturbed") / "records.sqlite"
+    watcher = carry_out(path)
+    assert watcher.seen == watcher.expected
+    return path
+
+
+def test_every_run_is_recorded_to_its_end(undisturbed: Path) -> None:
+    selection, full = runs_of(undisturbed, "selection"), runs_of(undisturbed, "full")
+    assert (len(selection), len(full)) == (16, 16)
+    for run in selection + full:
+        assert run.has_ended
+        assert [epoch.epoch for epoch in run.curve] == list(range(1, len(run.curve) + 1))
+    assert {len(run.curve) for run in selection} == {5}
+    assert {len(run.curve) for run in full if run.labels["schedule"] == "exponential"} == {7}
+    assert {len(run.curve) for run in full if run.labels["schedule"] == "bold"} <= {6, 7}
+
+
+def test_full_runs_start_at_the_rate_their_selection_chose(undisturbed: Path) -> None:
+    candidates: dict[tuple[object, ...], list[Candidate]] = {}
+    for run in runs_of(undisturbed, "selection"):
+        key = (run.labels["architecture"], run.labels["update"], run.labels["repeat"])
+        candidate = Candidate(run.labels["rate"], run.curve[-1].validation_error, run.diverged)
+        candidates.setdefault(key, []).append(candidate)
+    for run in runs_of(undisturbed, "full"):
+        key = (run.labels["architecture"], run.labels["update"], run.labels["repeat"])
+        assert run.configuration["rate"] == run.curve[0].rate == choose(candidates[key])
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9], ids=["checkpoint after every epoch", "no checkpoint"])
+@pytest.mark.parametrize("patience", [1, 3, 7, 8])
+def test_interrupted_and_taken_up_again_the_records_are_the_same(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, patience: int
+) -> None:
+    monkeypatch.setattr("symoptim.experiments.reproduce.CHECKPOINT_SECONDS", seconds)
+    path = tmp_path / "records.sqlite"
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(path, patience=patience)
+    for _ in range(3):
+        with contextlib.suppress(KeyboardInterrupt):
+            carry_out(path, patience=patience)
+    watcher = carry_out(path)
+    assert watcher.seen == watcher.expected
+    assert everything(path) == everything(undisturbed)
+
+
+def test_what_is_finished_is_not_trained_again(undisturbed: Path) -> None:
+    before = everything(undisturbed)
+    watcher = carry_out(undisturbed, patience=1)
+    assert watcher.seen == watcher.expected
+    assert everything(undisturbed) == before
+
+
+def test_runs_without_a_rate_that_trains_count_as_diverged(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    hopeless = dataclasses.replace(SMALL, updates=("b-sgd",), rates=(1e30,))
+    for _ in range(2):
+        watcher = carry_out(path, protocol=hopeless)
+        assert watcher.seen == watcher.expected
+    full = runs_of(path, "full")
+    arch1 = [run for run in full if run.labels["architecture"] == "arch1"]
+    assert len(arch1) == 4
+    assert all(run.diverged and run.reason == "every candidate rate diverged" for run in arch1)
+    assert all(run.diverged for run in runs_of(path, "selection") if run.labels["architecture"] == "arch1")
