@@ -33,7 +33,7 @@ def test_the_table_is_printed_and_written(small: list[str], undisturbed: Path) -
     markdown = (undisturbed / "table2.md").read_text(encoding="utf-8")
     assert "| 2 layers, exp. decay |" in markdown
     assert "missing" not in markdown
-    assert not list(undisturbed.glob("*.holder"))
+    assert not list(undisturbed.glob("*holder"))
 
 
 def test_trajectories_come_from_the_same_records(small: list[str], undisturbed: Path) -> None:

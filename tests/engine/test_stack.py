@@ -73,7 +73,7 @@ def test_keeping_rows_keeps_their_weights_and_averages() -> None:
 
 def test_a_network_that_draws_random_numbers_is_refused() -> None:
     stack = Stack(lambda: nn.Sequential(nn.Linear(3, 2), nn.Dropout()), SEEDS)
-    with pytest.raises(OptionError, match="dropout.*depend on its company"):
+    with pytest.raises(OptionError, match=r"dropout.*depend on its company"):
         stack.scores(torch.rand(3, 5, 3), training=True)
 
 

@@ -29,5 +29,5 @@ def test_seeds_matter() -> None:
 
 
 def test_a_spread_that_rescales_nothing_is_refused() -> None:
-    with pytest.raises(OptionError, match="spread must be a finite number above 1, got 1.0"):
+    with pytest.raises(OptionError, match="spread must be a finite number above 1, got 1"):
         Rescaling(spread=1.0)

@@ -69,7 +69,7 @@ def everything(path: Path) -> list[list[tuple[object, ...]]]:
         return [
             connection.execute(query).fetchall()
             for query in (
-                "SELECT run, ensemble, labels, configuration, epochs, reason, diverged FROM runs ORDER BY run",
+                "SELECT run, ensemble, labels, configuration, epochs, reason, diverged FROM runs ORDER BY 1",
                 "SELECT * FROM epochs ORDER BY run, epoch",
                 "SELECT * FROM checkpoints",
             )

@@ -42,7 +42,7 @@ def test_a_killed_process_holds_nothing(holder, tmp_path: Path) -> None:
 
 
 def test_a_holder_whose_name_cannot_be_read_still_holds(holder, tmp_path: Path) -> None:
-    (tmp_path / "records.sqlite.holder").write_text('{"proc')
+    (tmp_path / ".records.sqlite.holder").write_text('{"proc')
     with pytest.raises(RecordsError, match="in use by another process"):
         Lock(tmp_path / "records.sqlite")
 
@@ -51,4 +51,4 @@ def test_released_is_free_again(tmp_path: Path) -> None:
     for _ in range(2):
         lock = Lock(tmp_path / "records.sqlite")
         lock.release()
-    assert not (tmp_path / "records.sqlite.holder").exists()
+    assert not (tmp_path / ".records.sqlite.holder").exists()

@@ -35,5 +35,5 @@ def test_the_picture_is_not_a_blank_sheet(tmp_path: Path) -> None:
 
 def test_a_picture_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RecordsError, match="picture.png cannot be written"):
+    with pytest.raises(RecordsError, match=r"picture.png cannot be written"):
         draw(PAIRS, tmp_path / "file" / "picture.png", caption="words")

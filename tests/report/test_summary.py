@@ -24,5 +24,5 @@ def test_a_file_without_an_experiment_is_named(tmp_path: Path) -> None:
     path = tmp_path / "records.sqlite"
     with Records(path, torch="2", device="cpu"):
         pass
-    with pytest.raises(RecordsError, match="records.sqlite holds no experiment yet"):
+    with pytest.raises(RecordsError, match=r"records.sqlite holds no experiment yet"):
         summarize(path)

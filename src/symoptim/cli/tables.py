@@ -1,4 +1,4 @@
-"""Results as tables on the terminal."""
+"""Results as tables on the terminal: updates are rows, so that extra ones fit."""
 
 from rich.table import Table
 from rich.text import Text
@@ -6,31 +6,40 @@ from rich.text import Text
 from symoptim.report.summary import Summary
 from symoptim.report.table2 import ARCHITECTURES, SCHEDULES, headings, lines
 
+EPOCHS_SHOWN = 6
+
 
 def table2_table(summary: Summary) -> Table:
-    """Table 2, the paper's numbers dimmed below ours."""
+    """Table 2, the paper's numbers below ours."""
     asked = summary.experiment.configuration
     repeats = asked["protocol"]["repeats"]
     title = f"Test error on {asked['data']}, {repeats} repeats, profile {asked['profile']}"
-    # Fewer images and epochs than the paper had: say so, or readers will compare.
-    quick = asked["profile"] == "quick"
-    caption = "a smaller experiment than the paper's: only --profile paper compares" if quick else None
-    table = Table("", *headings(summary.cells), title=title, caption=caption)
-    for line in lines(summary.cells):
-        table.add_row(line.title, *line.texts, style="dim" if line.is_paper else None)
+    smaller = "a smaller experiment than the paper's: only --profile paper compares"
+    table = Table("", title=title, caption=smaller if asked["profile"] == "quick" else None)
+    ours = [line for line in lines(summary.cells) if not line.is_paper]
+    papers = [line for line in lines(summary.cells) if line.is_paper]
+    for line in ours:
+        table.add_column(line.title.replace(", ", ",\n"))
+    for index, heading in enumerate(headings(summary.cells)):
+        table.add_row(heading, *(line.texts[index] for line in ours))
+        if any(line.texts[index] for line in papers):
+            table.add_row("  the paper", *(line.texts[index] for line in papers), style="dim")
     return table
 
 
 def trajectories_table(summary: Summary) -> Table:
     """Mean test error and number of running runs, panel by panel, at some of the epochs."""
     longest = max((len(panel.points) for panel in summary.panels), default=0)
-    shown = [e for e in range(1, longest + 1) if e == 1 or e == longest or e % max(1, longest // 10) == 0]
+    shown = sorted({1 + round(k * (longest - 1) / (EPOCHS_SHOWN - 1)) for k in range(EPOCHS_SHOWN)})
     titles = summary.experiment.configuration["titles"]
-    table = Table("epoch", title="Mean test error (runs still running)")
+    table = Table("epoch", *map(str, shown), title="Mean test error (runs still running)")
+    network = ""
     for panel in summary.panels:
-        network = f"{panel.depth}-layer {ARCHITECTURES[panel.architecture]}"
-        table.add_column(f"{titles[panel.update]}\n{network}\n{SCHEDULES[panel.schedule]}")
-    for epoch in shown:
-        points = [panel.points[epoch - 1] if epoch <= len(panel.points) else None for panel in summary.panels]
-        table.add_row(str(epoch), *(Text(f"{p.mean:.4f} ({p.running})" if p else "-") for p in points))
+        schedule = SCHEDULES[panel.schedule]
+        if network != (network := f"{panel.depth}-layer {ARCHITECTURES[panel.architecture]}, {schedule}"):
+            table.add_section()
+            table.add_row(Text(network, style="bold"))
+        points = [panel.points[epoch - 1] if epoch <= len(panel.points) else None for epoch in shown]
+        texts = (f"{point.mean:.4f} ({point.running})" if point else "-" for point in points)
+        table.add_row(f"  {titles[panel.update]}", *texts)
     return table

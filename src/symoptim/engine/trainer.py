@@ -86,7 +86,7 @@ class Trainer:
             tensor.zero_()
         for start in range(0, size, self.batch):
             self._step_of(min(self.batch, size - start))()
-        return Trained(self.loss / size, self.wrong.double() / size)
+        return Trained(self.loss.cpu() / size, _share(self.wrong, size))
 
     def _step_of(self, size: int) -> Replayed:
         """The step on ``size`` images; it is recorded anew whenever runs have left."""
@@ -118,7 +118,7 @@ class Trainer:
         for start in range(0, size, self._at_once()):
             index = self.validation_index[:, start : start + self._at_once()]
             wrong += self._wrong(self.data.train_images[index], self.data.train_labels[index])
-        return wrong.double() / size
+        return _share(wrong, size)
 
     def test_errors(self) -> Tensor:
         """Share of the test images every run gets wrong, ``(r,)``."""
@@ -128,7 +128,7 @@ class Trainer:
             images = self.data.test_images[start : start + self._at_once()]
             labels = self.data.test_labels[start : start + self._at_once()]
             wrong += self._wrong(images.expand(count, *images.shape), labels.expand(count, -1))
-        return wrong.double() / size
+        return _share(wrong, size)
 
     def _at_once(self) -> int:
         return max(1, IMAGES_AT_ONCE // len(self.runs))
@@ -171,6 +171,11 @@ class Trainer:
         self.stack.load_state_dict(state["stack"])
         for stepper, saved in zip(self.steppers, state["steppers"], strict=True):
             stepper.load_state_dict(saved)
+
+
+def _share(counts: Tensor, size: int) -> Tensor:
+    """Counts as shares; divided on the CPU, for devices round divisions differently."""
+    return counts.cpu().double() / size
 
 
 def _blocks(runs: Sequence[Run]) -> list[range]:

@@ -80,7 +80,7 @@ class Ensemble:
             validation = self.trainer.validation_errors()
             tested = self.trainer.test_errors() if self.test else torch.full_like(validation, torch.nan)
         self.epochs += 1
-        measured = torch.stack([*trained, validation, tested], dim=1).cpu()
+        measured = torch.stack([*trained, validation, tested], dim=1)
         results: dict[str, Result] = {}
         for name, numbers in zip(self.running, measured, strict=True):
             history = self.histories[name]

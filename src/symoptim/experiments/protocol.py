@@ -7,7 +7,7 @@ Where the paper is silent or says it differently: pixels are divided by 255, the
 1.1 and 0.5, the classifier starts with rows of unit norm.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from symoptim.engine.registry import require_updates
@@ -37,9 +37,9 @@ class Protocol:
     # The full runs.
     train: int = 50_000
     validation: int = 10_000
-    exponential: Exponential = Exponential()
-    bold: Bold = Bold()
-    stopping: EarlyStopping = EarlyStopping()
+    exponential: Exponential = field(default_factory=Exponential)
+    bold: Bold = field(default_factory=Bold)
+    stopping: EarlyStopping = field(default_factory=EarlyStopping)
     classifier: Literal["rows", "columns"] = "rows"
 
     def __post_init__(self) -> None:

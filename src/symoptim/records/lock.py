@@ -26,8 +26,8 @@ class Lock:
         Raises:
             RecordsError: another process holds it; says which.
         """
-        self.holder = path.with_name(path.name + ".holder")
-        beside = path.with_name(path.name + ".lock")
+        self.holder = path.with_name(f".{path.name}.holder")
+        beside = path.with_name(f".{path.name}.lock")
         self.connection = sqlite3.connect(beside, timeout=0, isolation_level=None)
         try:
             self.connection.execute("BEGIN EXCLUSIVE")

@@ -4,6 +4,7 @@ Everything that belongs together is written in one transaction, so a process tha
 file as it was after its last complete one.
 """
 
+import contextlib
 import json
 import sqlite3
 import time
@@ -43,23 +44,16 @@ class Records:
         self.path = path
         self.circumstances = Circumstances(code_digest(), torch, device)
         self.begun = time.monotonic()
+        self.session: int | None = None
+        """Number of this process in the records; it has one from :meth:`begin` on, if there is work left."""
         with self.explained():
             path.parent.mkdir(parents=True, exist_ok=True)
             self.lock = Lock(path)
             try:
                 self.connection = open_file(path)
-                self.session = self._begin_session()
             except BaseException:
                 self.lock.release()
                 raise
-
-    def _begin_session(self) -> int:
-        with self.connection as connection:
-            cursor = connection.execute(
-                "INSERT INTO sessions (begun, command, provenance) VALUES (?, ?, ?)",
-                (now(), command_line(), describe_process()),
-            )
-        return cast(int, cursor.lastrowid)
 
     def __enter__(self) -> "Records":
         return self
@@ -67,6 +61,9 @@ class Records:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # At rest it is one file, not three; somebody may be reading it just now, and then it stays as it is.
+        with contextlib.suppress(sqlite3.OperationalError):
+            self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
         self.lock.release()
 
@@ -112,13 +109,24 @@ class Records:
         """
         with self.explained():
             row = self.connection.execute("SELECT * FROM experiment").fetchone()
-        if row is None:
-            with self.writing() as connection:
+        if row is not None:
+            self._require_same(row, name, configuration)
+            if row[-1] is not None:
+                return
+        with self.writing() as connection:
+            if row is None:
                 connection.execute(
                     "INSERT INTO experiment VALUES (?, ?, ?, ?, ?, NULL)",
                     (name, json.dumps(configuration), *self.circumstances),
                 )
-            return
+            cursor = connection.execute(
+                "INSERT INTO sessions (begun, command, provenance) VALUES (?, ?, ?)",
+                (now(), command_line(), describe_process()),
+            )
+            self.session = cursor.lastrowid
+
+    def _require_same(self, row: tuple[str, ...], name: str, configuration: Plain) -> None:
+        """Refuse to mix experiments, or circumstances within an unfinished one."""
         recorded_name, recorded, *circumstances, finished = row
         difference = _difference(
             {"experiment": recorded_name, **json.loads(recorded)}, {"experiment": name, **configuration}
@@ -137,11 +145,12 @@ class Records:
 
     def finish(self) -> None:
         """Say that all runs have ended; the file gives back the room its checkpoints took."""
+        if self.session is None:
+            return
         with self.writing() as connection:
-            connection.execute("UPDATE experiment SET finished = ? WHERE finished IS NULL", (now(),))
+            connection.execute("UPDATE experiment SET finished = ?", (now(),))
         with self.explained():
             self.connection.execute("PRAGMA incremental_vacuum").fetchall()
-            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _difference(recorded: Plain, asked: Plain) -> tuple[str, str] | None:

@@ -51,9 +51,7 @@ def write_summary(summary: Summary, folder: Path) -> list[Path]:
 def provenance(experiment: RecordedExperiment) -> str:
     """Where the numbers come from, as Markdown."""
     asked = experiment.configuration
-    last = experiment.sessions[-1]
-    working = [session for session in experiment.sessions if session["seconds"] > 0]
-    first = working[0] if working else last
+    first = experiment.sessions[0]
     protocol = asked["protocol"]
     return (
         f"Test error, mean ± standard deviation (n - 1) over {protocol['repeats']} repeats of learning-rate "
