@@ -5,18 +5,54 @@ python examples/digits.py --epochs 60
 """
 
 import argparse
+from collections.abc import Callable, Iterator
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from torch import nn
+from torch.optim import SGD, Optimizer
 
+import symoptim
 from symoptim import models
 from symoptim.data.digits import load_digits
-from training import UPDATES, test_error, train
+from symoptim.data.split import Split
 
 # The rates the paper's selection finds on MNIST, for all three updates.
 ARCHITECTURES = {"Arch1": (models.arch1, 1e-3), "Arch2": (models.arch2, 1e-2)}
+
+BATCH = 100
+
+UPDATES: dict[str, Callable[[nn.Module, float], Optimizer]] = {
+    "SGD": lambda model, lr: SGD(model.parameters(), lr=lr),
+    "SM": lambda model, lr: symoptim.ScaledSGD(symoptim.param_groups(model), lr=lr),
+    "UN": lambda model, lr: symoptim.UnitNormSGD(symoptim.param_groups(model), lr=lr),
+}
+
+
+def train(model: nn.Module, optimizer: Optimizer, data: Split, *, epochs: int, seed: int) -> Iterator[float]:
+    """Train with mini-batches of 100, each image once per epoch, and yield every epoch's mean loss."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epochs):
+        total = 0.0
+        for index in torch.randperm(len(data.train_labels), generator=generator).split(BATCH):
+            optimizer.zero_grad()
+            scores = model(data.train_images[index])
+            loss = nn.functional.cross_entropy(scores, data.train_labels[index], reduction="sum")
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+        yield total / len(data.train_labels)
+
+
+@torch.no_grad()
+def test_error(model: nn.Module, data: Split) -> float:
+    """Share of test images the network gets wrong."""
+    model.eval()
+    wrong = model(data.test_images).argmax(dim=1) != data.test_labels
+    model.train()
+    return wrong.double().mean().item()
 
 
 def main() -> None:
