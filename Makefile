@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help setup reproduce test test-all lint format clean
 
 help:
-	@echo "make reproduce   train Arch1 and Arch2 on digits, print the errors, draw the invariance picture"
+	@echo "make reproduce   the paper's Table 2 in small, on 8x8 digits, and the invariance picture"
 	@echo "make test        the tests, with coverage; also builds the wheel and imports from it"
 	@echo "make test-all    the slow and GPU tests too"
 	@echo "make lint        ruff and pyright; make format mends what can be mended"
@@ -21,8 +21,8 @@ setup: .venv/ready
 	touch $@
 
 reproduce: setup
-	$(BIN)/python examples/digits.py
-	$(BIN)/python examples/invariance.py --out results/invariance.png
+	$(BIN)/symoptim reproduce table2 --profile quick --data digits
+	$(BIN)/symoptim reproduce invariance
 
 test: setup
 	$(BIN)/python -m pytest --cov --cov-report=term

@@ -127,3 +127,10 @@ def test_pictures_and_links_of_the_readme_exist() -> None:
     assert targets
     missing = [target for target in targets if not (ROOT / target).exists()]
     assert not missing
+
+
+def test_the_results_in_the_readme_are_those_of_the_full_run() -> None:
+    results = (ROOT / "docs" / "results" / "table2.md").read_text(encoding="utf-8")
+    table = results.split("\n\n")[0].strip()
+    assert table.count("\n") == 9
+    assert table in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from typer import Option
 
+from symoptim.cli.progress import DownloadBar
 from symoptim.engine.numerics import device_named
 from symoptim.engine.registry import UPDATES
 from symoptim.experiments.datasets import load
@@ -30,10 +31,11 @@ def invariance(
 ) -> None:
     """Train one network from two scalings of its weights; print and draw how far the loss curves part."""
     rescaling = Rescaling(depth=depth, epochs=epochs, spread=spread, seed=seed)
-    where, images = device_named(device), load(data, data_dir)
+    progress_console = Console(stderr=True)
+    where, images = device_named(device), load(data, data_dir, progress=DownloadBar(progress_console))
     columns = (TextColumn("epochs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     pairs: list[Pair] = []
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=progress_console) as progress:
         task = progress.add_task("epochs", total=epochs * len(PANELS))
         for curves in train_pairs(rescaling, images, where):
             pairs = [Pair(*curve) for curve in curves]
