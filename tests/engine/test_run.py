@@ -18,6 +18,8 @@ from symoptim.errors import OptionError
         (lambda: EarlyStopping(minimum=3, maximum=4, lookback=5), "lookback must be in 1..3"),
         (lambda: a_run(rate=0.0), "rate must be a finite number above 0, got 0.0"),
         (lambda: a_run(rate=float("nan")), "rate must be a finite number above 0, got nan"),
+        (lambda: a_run(schedule=3), "schedule must be one of Constant, Exponential, Bold, got 3"),
+        (lambda: a_run(stopping=10), "stopping must be one of FixedEpochs, EarlyStopping, got 10"),
         (lambda: a_run(train=0), "at least 1 image, got 0 and 40"),
     ],
 )

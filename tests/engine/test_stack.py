@@ -71,6 +71,39 @@ def test_keeping_rows_keeps_their_weights_and_averages() -> None:
     assert all(tensor.is_leaf and tensor.requires_grad for tensor in stack.trainable().values())
 
 
+class Tied(nn.Module):
+    """A network that uses one weight and one buffer under two names each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(PIXELS, PIXELS, bias=False), nn.Linear(PIXELS, PIXELS, bias=False)
+        self.second.weight = self.first.weight
+        self.norm = nn.BatchNorm1d(PIXELS)
+        self.again = self.norm
+        self.double()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.again(self.second(torch.relu(self.norm(self.first(inputs)))))
+
+
+def test_tied_weights_stay_tied() -> None:
+    stack = Stack(Tied, SEEDS)
+    inputs = torch.rand(len(SEEDS), 10, PIXELS, dtype=torch.float64)
+    scores = stack.scores(inputs, training=True)
+    for row, seed in enumerate(SEEDS):
+        model = alone(Tied, seed)
+        torch.testing.assert_close(scores[row], model(inputs[row]), rtol=1e-12, atol=1e-12)
+        state = stack.network_state(row)
+        assert set(state) == set(model.state_dict())
+        for name, tensor in model.state_dict().items():
+            torch.testing.assert_close(state[name], tensor, rtol=1e-12, atol=1e-12)
+
+
+def test_a_network_instead_of_its_factory_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"give it `lambda: Linear\(\.\.\.\)`"):
+        Stack(nn.Linear(3, 2), SEEDS)  # pyright: ignore
+
+
 def test_a_network_that_draws_random_numbers_is_refused() -> None:
     stack = Stack(lambda: nn.Sequential(nn.Linear(3, 2), nn.Dropout()), SEEDS)
     with pytest.raises(OptionError, match=r"dropout.*depend on its company"):

@@ -180,6 +180,65 @@ def test_evaluation_in_pieces_counts_every_image(monkeypatch: pytest.MonkeyPatch
     assert train(ensemble_of(runs)) == whole
 
 
+class Half(nn.Module):
+    """A network with a layer it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.unused = nn.Linear(12, 4), nn.Linear(12, 4)
+        self.double()
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.used(inputs)
+
+
+def test_parameters_without_a_gradient_stay_as_they_are() -> None:
+    runs = {update: a_run(update) for update in ("b-sgd", "sm", "adamw")}
+    ensemble = Ensemble(runs, Half, small_data(), batch=30)
+    train(ensemble)
+    with seeded(derive_seed(0, "weights")):
+        model = Half()
+    for name in runs:
+        trained = ensemble.network(name)
+        torch.testing.assert_close(trained.get_parameter("unused.weight"), model.unused.weight)
+        assert not torch.equal(trained.get_parameter("used.weight"), model.used.weight)
+
+
+def test_the_network_of_a_run_is_the_one_that_was_measured() -> None:
+    runs = {"short": a_run(stopping=FixedEpochs(maximum=1)), "long": a_run("un", seed=1)}
+    ensemble = ensemble_of(runs)
+    train(ensemble)
+    data = small_data()
+    for name in runs:
+        wrong = ensemble.network(name)(data.test_images).argmax(dim=1) != data.test_labels
+        assert wrong.double().mean().item() == ensemble.histories[name][-1].test_error
+    with pytest.raises(OptionError, match="network of run 'other' is not here, only those of short, long"):
+        ensemble.network("other")
+
+
+def test_there_is_no_epoch_after_the_last() -> None:
+    ensemble = ensemble_of({"a": a_run(stopping=FixedEpochs(maximum=1))})
+    train(ensemble)
+    with pytest.raises(OptionError, match="all runs have ended"):
+        ensemble.train_epoch()
+
+
+def test_float32_products_are_not_rounded_further() -> None:
+    seen: set[str] = set()
+
+    class Witness(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            seen.add(torch.get_float32_matmul_precision())
+            return super().forward(input)
+
+    torch.set_float32_matmul_precision("high")
+    try:
+        train(Ensemble({"a": a_run()}, lambda: Witness(12, 4).double(), small_data(), batch=30))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert seen == {"highest"}
+
+
 @pytest.mark.parametrize("stop", [1, 3, 5])
 def test_training_taken_up_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp_path) -> None:
     early = EarlyStopping(minimum=2, maximum=6, lookback=2)
@@ -195,6 +254,7 @@ def test_training_taken_up_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp
     torch.save(first.state_dict(), tmp_path / "state")
     second.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
     assert second.running == first.running
+    assert second.histories == first.histories
     for name, results in train(second).items():
         assert results == expected[name][stop:]
 

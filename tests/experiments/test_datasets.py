@@ -4,19 +4,12 @@ import pytest
 import torch
 
 from small import small_data
-from symoptim.errors import DataError, OptionError
+from symoptim.errors import DataError
 from symoptim.experiments.datasets import digest_of, load
 
 
 def test_digits_need_no_files() -> None:
     assert tuple(load("digits").train_images.shape) == (1500, 64)
-
-
-def test_an_unknown_set_is_refused() -> None:
-    with pytest.raises(
-        OptionError, match="unknown data set 'cifar'; choose one of mnist, fashion-mnist, digits"
-    ):
-        load("cifar")
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])

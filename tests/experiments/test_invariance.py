@@ -3,10 +3,11 @@ import torch
 
 from small import small_data
 from symoptim.errors import OptionError
-from symoptim.experiments.invariance import PANELS, Curves, Rescaling, train_pairs
+from symoptim.experiments.invariance import PANELS, Rescaling, train_pairs
+from symoptim.records.pairs import Pair
 
 
-def last(rescaling: Rescaling) -> list[Curves]:
+def last(rescaling: Rescaling) -> list[Pair]:
     *_, curves = train_pairs(rescaling, small_data(), torch.device("cpu"))
     return curves
 
@@ -29,5 +30,5 @@ def test_seeds_matter() -> None:
 
 
 def test_a_spread_that_rescales_nothing_is_refused() -> None:
-    with pytest.raises(OptionError, match="spread must be a finite number above 1, got 1"):
+    with pytest.raises(OptionError, match="spread must be above 1 and at most 1e6, got 1"):
         Rescaling(spread=1.0)

@@ -1,4 +1,6 @@
+import pytest
 import torch
+from torch import nn
 
 from small import small_data
 from symoptim.engine.numerics import seeded
@@ -43,6 +45,20 @@ def test_a_repeat_has_one_seed_for_all_updates_and_schedules_and_repeats_differ(
         by_repeat.setdefault(planned.labels["repeat"], set()).add(planned.run.seed)
     assert [len(seeds) for seeds in by_repeat.values()] == [1] * 10
     assert len(set.union(*by_repeat.values())) == 10
+
+
+def test_the_selection_is_redone_for_every_repeat() -> None:
+    seeds = {(p.labels["repeat"], p.run.seed) for p in selection_runs(PAPER, CELL).values()}
+    assert len(seeds) == len({seed for _, seed in seeds}) == 10
+
+
+@pytest.mark.parametrize("cell", cells(PAPER), ids=str)
+def test_a_cells_network_has_its_depth_and_its_normalization(cell: Cell) -> None:
+    modules = list(network_of(PAPER, cell, small_data())().modules())
+    filters = [module for module in modules if isinstance(module, nn.Linear)]
+    norms = [module for module in modules if isinstance(module, nn.BatchNorm1d)]
+    assert len(filters) == cell.depth + 1
+    assert len(norms) == (cell.depth if cell.architecture == "arch2" else 0)
 
 
 def test_selection_and_full_runs_are_fresh_and_seeds_differ() -> None:

@@ -29,7 +29,7 @@ def test_every_profile_fits_its_data(profile: str, data: str, images: int) -> No
         ({"repeats": 0}, "repeats must be at least 1, got 0"),
         ({"seed": -1}, "seed must be 0 or more, got -1"),
         ({"updates": ("sm", "sdg")}, "unknown update 'sdg'; choose from b-sgd, sm, un, adamw"),
-        ({"updates": ()}, "updates must be different and at least one"),
+        ({"updates": ()}, "updates must be different and at least one, got none"),
         ({"updates": ("sm", "sm")}, "updates must be different and at least one, got sm, sm"),
     ],
 )
@@ -38,9 +38,10 @@ def test_bad_options_are_refused(changes: dict[str, object], message: str) -> No
         protocol_for("quick", "mnist", **changes)
 
 
-def test_an_unknown_profile_is_refused() -> None:
-    with pytest.raises(OptionError, match="unknown profile 'fast'; choose one of paper, quick"):
-        protocol_for("fast", "mnist")
+def test_too_few_images_are_refused_before_anything_is_trained() -> None:
+    with pytest.raises(OptionError, match=r"needs 50000 \+ 10000 training images, the data have 1500"):
+        Protocol().require_images(1500)
+    Protocol().require_images(60_000)
 
 
 def test_a_change_that_is_none_changes_nothing() -> None:

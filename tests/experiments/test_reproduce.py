@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,17 +12,20 @@ import torch
 
 from small import small_data
 from symoptim.engine.run import EarlyStopping
+from symoptim.engine.trainer import Trainer
 from symoptim.engine.training import Result
+from symoptim.experiments.plan import Cell, selection_runs
 from symoptim.experiments.protocol import Protocol
-from symoptim.experiments.reproduce import Experiment
+from symoptim.experiments.reproduce import Experiment, chosen_rates
 from symoptim.experiments.selection import Candidate, choose
+from symoptim.records.ledger import Ending, EpochRow, RunRow, take_up, write_epoch
 from symoptim.records.reading import RecordedRun, read_runs, reading
 from symoptim.records.store import Records
 
 SMALL = Protocol(
     updates=("sm", "adamw"),
-    depths=(2,),
-    repeats=2,
+    depths=(2, 3),
+    repeats=1,
     batch=30,
     rates=(3e-2, 1e-2),
     selection_train=120,
@@ -46,7 +50,7 @@ class Counter:
     def skip(self, *, runs: int, work: int) -> None:
         self.seen = (self.seen[0] + runs, self.seen[1] + work)
 
-    def epoch(self, title: str, results: Mapping[str, Result], work: int) -> None:
+    def epoch(self, title: str, results: Mapping[str, Result], *, work: int) -> None:
         ended = sum(result.outcome is not None for result in results.values())
         self.skip(runs=ended, work=work)
         self.patience -= 1
@@ -57,9 +61,9 @@ class Counter:
 def carry_out(path: Path, *, protocol: Protocol = SMALL, patience: int = 10**9) -> Counter:
     watcher = Counter(patience)
     with Records(path, torch=torch.__version__, device="cpu") as records:
-        records.begin("mnist", {"protocol": protocol.as_dict()})
-        data = small_data(torch.float32)
-        Experiment(protocol, data, torch.device("cpu"), records, watcher).carry_out()
+        if records.begin("mnist", {"protocol": protocol.as_dict()}):
+            data = small_data(torch.float32)
+            Experiment(protocol, data, torch.device("cpu"), records, watcher).carry_out()
     return watcher
 
 
@@ -103,11 +107,11 @@ def test_every_run_is_recorded_to_its_end(undisturbed: Path) -> None:
 def test_full_runs_start_at_the_rate_their_selection_chose(undisturbed: Path) -> None:
     candidates: dict[tuple[object, ...], list[Candidate]] = {}
     for run in runs_of(undisturbed, "selection"):
-        key = (run.labels["architecture"], run.labels["update"], run.labels["repeat"])
+        key = tuple(run.labels[name] for name in ("architecture", "depth", "update", "repeat"))
         candidate = Candidate(run.labels["rate"], run.curve[-1].validation_error, run.diverged)
         candidates.setdefault(key, []).append(candidate)
     for run in runs_of(undisturbed, "full"):
-        key = (run.labels["architecture"], run.labels["update"], run.labels["repeat"])
+        key = tuple(run.labels[name] for name in ("architecture", "depth", "update", "repeat"))
         assert run.configuration["rate"] == run.curve[0].rate == choose(candidates[key])
 
 
@@ -131,8 +135,40 @@ def test_interrupted_and_taken_up_again_the_records_are_the_same(
 def test_what_is_finished_is_not_trained_again(undisturbed: Path) -> None:
     before = everything(undisturbed)
     watcher = carry_out(undisturbed, patience=1)
-    assert watcher.seen == watcher.expected
+    assert watcher.seen == (0, 0)
     assert everything(undisturbed) == before
+
+
+def test_the_selection_goes_by_the_error_after_the_last_epoch(tmp_path: Path) -> None:
+    one = dataclasses.replace(SMALL, updates=("sm",), depths=(2,), architectures=("arch1",))
+    path = tmp_path / "records.sqlite"
+    with Records(path, torch="2", device="cpu") as records:
+        records.begin("mnist", {})
+        names = list(selection_runs(one, Cell("arch1", 2)).items())
+        take_up(records, "selection", [RunRow(name, planned.labels, {}) for name, planned in names])
+        # The first candidate has the best epoch, the second the best end.
+        for epoch, errors in ((1, (0.1, 0.4)), (2, (0.3, 0.2))):
+            rows = [
+                EpochRow(name, epoch, 0.1, 1.0, 0.1, error, math.nan)
+                for (name, _), error in zip(names, errors, strict=True)
+            ]
+            endings = [Ending(name, 2, "done", False) for name, _ in names] if epoch == 2 else []
+            write_epoch(records, "selection", rows, endings, None)
+        assert chosen_rates(records, Cell("arch1", 2))("sm", 0) == one.rates[1]
+
+
+def test_batches_are_of_the_protocols_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: set[int] = set()
+    step = Trainer._step
+
+    def counted(self: Trainer, offsets: torch.Tensor) -> None:
+        sizes.add(len(offsets))
+        step(self, offsets)
+
+    monkeypatch.setattr(Trainer, "_step", counted)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(tmp_path / "records.sqlite", patience=6)
+    assert sizes == {30}
 
 
 def test_runs_without_a_rate_that_trains_count_as_diverged(tmp_path: Path) -> None:

@@ -47,6 +47,14 @@ def test_a_holder_whose_name_cannot_be_read_still_holds(holder, tmp_path: Path) 
         Lock(tmp_path / "records.sqlite")
 
 
+def test_a_lock_that_cannot_be_signed_is_not_held(tmp_path: Path) -> None:
+    (tmp_path / ".records.sqlite.part").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        Lock(tmp_path / "records.sqlite")
+    (tmp_path / ".records.sqlite.part").rmdir()
+    Lock(tmp_path / "records.sqlite").release()
+
+
 def test_released_is_free_again(tmp_path: Path) -> None:
     for _ in range(2):
         lock = Lock(tmp_path / "records.sqlite")

@@ -21,9 +21,11 @@ def test_a_package_outside_a_checkout_has_no_commit(tmp_path, monkeypatch: pytes
 
 
 def test_the_command_is_what_one_would_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    for program in ("/usr/bin/symoptim", "/somewhere/symoptim/__main__.py"):
+    for program in ("/usr/bin/symoptim", str(provenance.PACKAGE / "__main__.py")):
         monkeypatch.setattr(sys, "argv", [program, "reproduce", "table2", "--out", "my results"])
         assert provenance.command_line() == "symoptim reproduce table2 --out 'my results'"
+    monkeypatch.setattr(sys, "argv", ["/home/me/symoptim-study/train.py", "now"])
+    assert provenance.command_line() == "/home/me/symoptim-study/train.py now"
 
 
 def test_a_process_describes_itself() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from symoptim.errors import RecordsError
+from symoptim.records.ledger import take_up
 from symoptim.records.schema import VERSION
 from symoptim.records.store import Records
 
@@ -47,6 +48,14 @@ def test_another_experiment_is_refused(
         records.begin(name, {**CONFIGURATION, **change})
 
 
+def test_options_of_one_name_in_two_places_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    with open_records(path) as records:
+        records.begin("mnist", {"a": {"decay": 1}, "b": {"decay": 2}})
+        with pytest.raises(RecordsError, match="made with decay 1, you asked for decay 3"):
+            records.begin("mnist", {"a": {"decay": 3}, "b": {"decay": 2}})
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -75,6 +84,16 @@ def test_a_finished_experiment_can_be_looked_at_anywhere(path: Path) -> None:
         records.begin("mnist", CONFIGURATION)
         sessions = records.connection.execute("SELECT count(*) FROM sessions").fetchone()
     assert sessions == (2,)  # looking is not working
+
+
+def test_nothing_is_added_to_a_finished_experiment(path: Path) -> None:
+    with open_records(path) as records:
+        assert records.begin("mnist", CONFIGURATION)
+        records.finish()
+    with open_records(path) as records:
+        assert not records.begin("mnist", CONFIGURATION)
+        with pytest.raises(RecordsError, match="is finished: nothing can be added"):
+            take_up(records, "e", [])
 
 
 def test_at_rest_the_records_are_one_file(path: Path) -> None:
@@ -121,7 +140,7 @@ def test_a_file_whose_maker_was_killed_before_it_had_tables_is_used(tmp_path: Pa
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RecordsError, match=r"file/records.sqlite cannot be written \(.*choose a place"):
+    with pytest.raises(RecordsError, match="file is no folder, or below a file: choose another --out"):
         open_records(tmp_path / "file" / "records.sqlite")
 
 

@@ -1,7 +1,10 @@
 """All commands."""
 
+from typing import Annotated
+
 import typer
 
+from symoptim import __version__
 from symoptim.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -12,6 +15,14 @@ app = typer.Typer(
 app.add_typer(reproduce, name="reproduce")
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
 @app.callback()
-def _commands() -> None:  # pyright: ignore[reportUnusedFunction] - keeps a single group a group
+def _main(  # pyright: ignore[reportUnusedFunction]
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+) -> None:
     pass

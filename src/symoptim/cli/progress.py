@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import (
@@ -14,7 +15,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from symoptim.engine.training import Result
+if TYPE_CHECKING:
+    from symoptim.engine.training import Result
 
 
 class ProgressWatcher:
@@ -30,7 +32,7 @@ class ProgressWatcher:
             TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
         )
-        self.runs_done = 0
+        self.runs_done = self.work = 0
 
     def __enter__(self) -> "ProgressWatcher":
         self.progress.start()
@@ -42,14 +44,16 @@ class ProgressWatcher:
 
     def expect(self, *, runs: int, work: int) -> None:
         """All there will be to do."""
+        self.work = work
         self.progress.update(self.task, total=work, runs=runs)
 
     def skip(self, *, runs: int, work: int) -> None:
-        """Part of it was done before."""
+        """Take work off that needs no time; done work would count as speed, and belie the time left."""
         self.runs_done += runs
-        self.progress.update(self.task, advance=work, runs_done=self.runs_done)
+        self.work -= work
+        self.progress.update(self.task, total=self.work, runs_done=self.runs_done)
 
-    def epoch(self, title: str, results: Mapping[str, Result], work: int) -> None:
+    def epoch(self, title: str, results: "Mapping[str, Result]", *, work: int) -> None:
         """An epoch of an ensemble has ended."""
         self.runs_done += sum(result.outcome is not None for result in results.values())
         number = next(iter(results.values())).epoch.number
@@ -62,7 +66,7 @@ class ProgressWatcher:
         )
 
 
-def _error(results: Mapping[str, Result]) -> str:
+def _error(results: "Mapping[str, Result]") -> str:
     """Median error of the runs: on the test set, or on the validation set where only that is looked at."""
     epochs = [result.epoch for result in results.values()]
     errors = [e.validation_error if math.isnan(e.test_error) else e.test_error for e in epochs]

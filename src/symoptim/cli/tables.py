@@ -13,7 +13,7 @@ def table2_table(summary: Summary) -> Table:
     """Table 2, the paper's numbers below ours."""
     asked = summary.experiment.configuration
     repeats = asked["protocol"]["repeats"]
-    title = f"Test error on {asked['data']}, {repeats} repeats, profile {asked['profile']}"
+    title = f"Test error on {asked['data']}, {repeats} repeat(s), profile {asked['profile']}"
     smaller = "a smaller experiment than the paper's: only --profile paper compares"
     table = Table("", title=title, caption=smaller if asked["profile"] == "quick" else None)
     ours = [line for line in lines(summary.cells) if not line.is_paper]
@@ -32,7 +32,7 @@ def trajectories_table(summary: Summary) -> Table:
     longest = max((len(panel.points) for panel in summary.panels), default=0)
     shown = sorted({1 + round(k * (longest - 1) / (EPOCHS_SHOWN - 1)) for k in range(EPOCHS_SHOWN)})
     titles = summary.experiment.configuration["titles"]
-    table = Table("epoch", *map(str, shown), title="Mean test error (runs still running)")
+    table = Table("epoch", *map(str, shown), title="Mean test error (runs that got that far)")
     network = ""
     for panel in summary.panels:
         schedule = SCHEDULES[panel.schedule]

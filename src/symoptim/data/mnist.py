@@ -64,6 +64,8 @@ def _require_not_mnist(name: str, content: bytes, path: Path) -> None:
 
 def _read(folder: Path, require: Callable[[str, bytes, Path], None]) -> Split:
     """Read all four files; nothing is returned unless all are good."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder: give one that has {', '.join(CHECKSUMS)} (plain or .gz)")
     found = {name: path for name in CHECKSUMS if (path := locate(folder, name))}
     missing = [name for name in CHECKSUMS if name not in found]
     if missing:

@@ -52,6 +52,7 @@ class Replayed:
 
     def _record(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # A graph is recorded on the current device unless it is told otherwise.
+        with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=torch.cuda.Stream(self.device)):
             self.function()
         return graph

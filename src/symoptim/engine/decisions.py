@@ -87,6 +87,8 @@ def _early_reason(rule: EarlyStopping, history: Sequence[Epoch]) -> str | None:
 def has_diverged(last: Epoch) -> bool:
     """Whether a run that ended with this epoch has diverged: no finite loss, or wrong more often than right.
 
+    Only the last epoch is looked at: the bold driver may bring a run back from a loss that was infinite once.
+
     >>> has_diverged(Epoch(60, 0.1, math.nan, 0.9, 0.9, 0.9))
     True
     """

@@ -1,8 +1,10 @@
 """Seeds and precision: the only global switches the engine touches, and it puts them back."""
 
 import hashlib
+import platform
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
@@ -35,15 +37,29 @@ def device_named(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError("only CPUs and CUDA devices are known to train right")
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise OptionError(f"device '{name}' cannot be used here ({error}); try auto or cpu") from error
+        cause = str(error).splitlines()[0]
+        raise OptionError(f"device '{name}' cannot be used here ({cause}); try auto or cpu") from error
     return device
 
 
 def describe_device(device: torch.device) -> str:
-    """What the device is, in words."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    """What decides the last bits of a result: the kind of GPU, or of CPU and the number of its threads."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_processor()}, {torch.get_num_threads()} thread(s)"
+
+
+def _processor() -> str:
+    """Name of the CPU, as well as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
 @contextmanager

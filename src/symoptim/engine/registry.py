@@ -3,7 +3,8 @@
     b-sgd, sm, un             pure steps of :mod:`symoptim.updates`, taken by all their runs at once
     adamw, invariant-adamw    a ``torch.optim`` optimizer per run
 
-To have another one, put it in: ``UPDATES["nadam"] = Driven("NAdam", make)``.
+To have another one, put it in: ``UPDATES["nadam"] = Driven("NAdam", make)``. Rates are for the loss summed
+over a batch; see :class:`.run.Run`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -52,7 +53,7 @@ UPDATES: dict[str, Pure | Driven] = {
         lambda groups, lr, capturable: invariant(AdamW, groups, lr=lr, capturable=capturable),
     ),
 }
-"""Every update by the name it has in a :class:`.run.Run` and on the command line."""
+"""Every update by its name."""
 
 
 def require_updates(names: Iterable[str]) -> None:
@@ -65,3 +66,5 @@ def require_updates(names: Iterable[str]) -> None:
     for name in names:
         if name not in UPDATES:
             raise OptionError(f"unknown update '{name}'; choose from {', '.join(UPDATES)}")
+        if not isinstance(UPDATES[name], Pure | Driven):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"UPDATES['{name}'] must be a Pure or a Driven, got {UPDATES[name]!r}")

@@ -1,6 +1,7 @@
 """What one training run is: frozen, printable, and all that its result depends on besides the data."""
 
 from dataclasses import asdict, dataclass
+from typing import get_args
 
 from symoptim.errors import OptionError
 
@@ -51,7 +52,7 @@ class FixedEpochs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlyStopping:
-    """The paper's three rules, each looked at after every epoch beyond ``minimum``; :mod:`.stopping`."""
+    """The paper's three rules, each looked at after every epoch beyond ``minimum``; see :mod:`.decisions`."""
 
     minimum: int = 25
     maximum: int = 60
@@ -75,7 +76,9 @@ Stopping = FixedEpochs | EarlyStopping
 class Run:
     """One run: ``seed`` decides its weights, its split and the order of its batches.
 
-    The split is ``train`` images to learn from and ``validation`` others, drawn at random.
+    ``rate`` multiplies the gradient of the loss *summed* over a batch, as in the paper: what torch users
+    with a mean loss call 0.1 is 0.001 here, at 100 images per batch. The split is
+    ``train`` images to learn from and ``validation`` others, drawn at random.
     """
 
     update: str
@@ -87,6 +90,13 @@ class Run:
     validation: int
 
     def __post_init__(self) -> None:
+        for name, value, kinds in (
+            ("schedule", self.schedule, Schedule),
+            ("stopping", self.stopping, Stopping),
+        ):
+            if not isinstance(value, kinds):
+                choices = ", ".join(kind.__name__ for kind in get_args(kinds))
+                raise OptionError(f"{name} must be one of {choices}, got {value!r}")
         if not 0 < self.rate < float("inf"):
             raise OptionError(f"rate must be a finite number above 0, got {self.rate}")
         if self.train < 1 or self.validation < 1:

@@ -5,7 +5,7 @@ averages per run. Axis letters: r run, b example.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,14 @@ from symoptim.engine.numerics import seeded
 from symoptim.errors import OptionError
 
 Factory = Callable[[], nn.Module]
+
+
+def _aliases(model: nn.Module) -> Iterator[tuple[str, str]]:
+    """Every name a parameter or buffer is registered by, and the first one, which it is stacked by."""
+    first: dict[int, str] = {}
+    for named in (model.named_parameters, model.named_buffers):
+        for name, tensor in named(remove_duplicate=False):
+            yield name, first.setdefault(id(tensor), name)
 
 
 class Stack:
@@ -32,14 +40,23 @@ class Stack:
             factory: makes a freshly initialized network.
             seeds: one per run.
             device: where the stacked weights live.
+
+        Raises:
+            OptionError: ``factory`` is a network.
         """
+        if isinstance(factory, nn.Module):
+            raise OptionError(
+                f"the engine makes its networks itself: give it `lambda: {type(factory).__name__}(...)`"
+            )
         models: list[nn.Module] = []
         for seed in seeds:
             with seeded(seed):
                 models.append(factory())
         parameters, buffers = stack_module_state(models)
-        self.template = copy.deepcopy(models[0]).to("meta")
-        """The network without its weights: its layers, and their roles."""
+        self.template = copy.deepcopy(models[0])
+        """One of the networks, as it was made: for its layers and their roles."""
+        # Another to call, the stacked tensors standing in for its own: torch may leave some of them behind.
+        self._called = copy.deepcopy(models[0]).to(device)
         self.parameters: dict[str, Tensor] = {
             name: stacked.detach().to(device).requires_grad_(models[0].get_parameter(name).requires_grad)
             for name, stacked in parameters.items()
@@ -63,7 +80,7 @@ class Stack:
         Raises:
             OptionError: the network draws random numbers.
         """
-        self.template.train(training)
+        self._called.train(training)
         call = vmap(self._one, randomness="error")
         try:
             return call(self.parameters, self.buffers, inputs)
@@ -76,7 +93,15 @@ class Stack:
             ) from error
 
     def _one(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        return functional_call(self.template, (parameters, buffers), (inputs,))
+        return functional_call(self._called, (parameters, buffers), (inputs,))
+
+    def network_state(self, row: int) -> dict[str, Tensor]:
+        """State dict of one run's network, on the CPU; tied parameters under every name they have."""
+        stacked = {**self.parameters, **self.buffers}
+        aliases = dict(_aliases(self.template))
+        return {
+            name: stacked[aliases[name]][row].detach().cpu().clone() for name in self.template.state_dict()
+        }
 
     @torch.no_grad()
     def keep(self, rows: Tensor) -> None:

@@ -30,7 +30,7 @@ class Stepper(Protocol):
     """Moves the weights of a block of runs."""
 
     def step(self, gradients: Mapping[str, Tensor]) -> None:
-        """Take one step; gradients are those of the whole stack."""
+        """Take one step; gradients are those of the whole stack, parameters without one stay."""
         ...
 
     def point_at(self, block: Block, kept: Sequence[int]) -> None:
@@ -124,7 +124,7 @@ class DrivenStepper:
         """Let every optimizer step on its run's share of the gradients."""
         for row, views, optimizer in zip(self.block.rows, self.views, self.optimizers, strict=True):
             for name, view in views.items():
-                view.grad = gradients[name][row]
+                view.grad = gradients[name][row] if name in gradients else None
             optimizer.step()
 
     def point_at(self, block: Block, kept: Sequence[int]) -> None:

@@ -103,7 +103,12 @@ class Trainer:
         losses = cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
         trained = self.stack.trainable()
         # The sum over runs only stands for "each its own": no run's loss depends on another's weights.
-        gradients = dict(zip(trained, torch.autograd.grad(losses.sum(), list(trained.values())), strict=True))
+        found = torch.autograd.grad(losses.sum(), list(trained.values()), allow_unused=True)
+        gradients = {
+            name: gradient
+            for name, gradient in zip(trained, found, strict=True)
+            if gradient is not None  # pyright: ignore[reportUnnecessaryComparison] - torch's stubs say never
+        }
         for stepper in self.steppers:
             stepper.step(gradients)
         with torch.no_grad():

@@ -12,10 +12,12 @@
 Outcome(reason='all epochs done', diverged=False)
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 from symoptim.data.split import Split
 from symoptim.engine.decisions import Epoch, Outcome, has_diverged, next_rate, why_stop
@@ -23,6 +25,7 @@ from symoptim.engine.numerics import full_float32
 from symoptim.engine.run import Run
 from symoptim.engine.stack import Factory
 from symoptim.engine.trainer import Trainer
+from symoptim.errors import OptionError
 
 
 class Result(NamedTuple):
@@ -50,7 +53,8 @@ class Ensemble:
         Args:
             runs: by any names; all of the same numbers of images. Runs with the same update had better be
                 neighbors: they step together.
-            factory: makes the network, freshly initialized.
+            factory: makes the network, freshly initialized. Its loss is the cross-entropy, summed over the
+                batch.
             data: images and labels.
             batch: images per step.
             device: where to train.
@@ -62,6 +66,7 @@ class Ensemble:
         self.epochs = 0
         self.histories: dict[str, list[Epoch]] = {name: [] for name in runs}
         self.test = test
+        self._ended: dict[str, dict[str, Tensor]] = {}
         self.trainer = Trainer(list(runs.values()), factory, data, batch=batch, device=torch.device(device))
 
     @property
@@ -73,8 +78,13 @@ class Ensemble:
         """Train one epoch; then give every run its next rate, and let go those that stop.
 
         Returns:
-            What happened to every run that took part.
+            What happened to every run that took part; ``histories`` has all epochs of all runs.
+
+        Raises:
+            OptionError: all runs have ended.
         """
+        if not self.running:
+            raise OptionError("all runs have ended: there is nothing left to train")
         with full_float32():
             trained = self.trainer.train_epoch(self.epochs + 1)
             validation = self.trainer.validation_errors()
@@ -96,7 +106,33 @@ class Ensemble:
         run, history = self.runs[name], self.histories[name]
         return next_rate(run.schedule, history) if history else run.rate
 
+    def network(self, name: str) -> nn.Module:
+        """A run's network as it is now, or as it was when the run ended; a copy, on the CPU.
+
+        Args:
+            name: of the run.
+
+        Returns:
+            The network, in evaluation mode.
+
+        Raises:
+            OptionError: there is no such run, or it had ended before this ensemble was taken up.
+        """
+        if name in self.running:
+            weights = self.trainer.stack.network_state(self.running.index(name))
+        elif name in self._ended:
+            weights = self._ended[name]
+        else:
+            here = ", ".join([*self._ended, *self.running])
+            raise OptionError(f"the network of run '{name}' is not here, only those of {here}")
+        model = copy.deepcopy(self.trainer.stack.template)
+        model.load_state_dict(weights)
+        return model.eval()
+
     def _go_on_with(self, names: list[str]) -> None:
+        for row, name in enumerate(self.running):
+            if name not in names:
+                self._ended[name] = self.trainer.stack.network_state(row)
         if names and names != self.running:
             self.trainer.keep([index for index, name in enumerate(self.running) if name in names])
         self.running = names
@@ -108,7 +144,7 @@ class Ensemble:
         return {
             "epochs": self.epochs,
             "running": list(self.running),
-            "histories": {name: [tuple(e) for e in self.histories[name]] for name in self.running},
+            "histories": {name: [tuple(e) for e in past] for name, past in self.histories.items()},
             "trainer": self.trainer.state_dict(),
         }
 
@@ -117,4 +153,5 @@ class Ensemble:
         self.epochs = state["epochs"]
         self.histories = {name: [Epoch(*e) for e in past] for name, past in state["histories"].items()}
         self._go_on_with(state["running"])
+        self._ended.clear()  # what they were when they ended has not been saved
         self.trainer.load_state_dict(state["trainer"])

@@ -7,24 +7,19 @@ from symoptim.data.digits import load_digits
 from symoptim.data.mnist import load_fashion_mnist, load_mnist
 from symoptim.data.sources import ProgressBar
 from symoptim.data.split import Split
-from symoptim.errors import OptionError
-
-DATASETS = ("mnist", "fashion-mnist", "digits")
+from symoptim.experiments.names import DataName
 
 
-def load(name: str, directory: Path | None = None, *, progress: ProgressBar | None = None) -> Split:
+def load(name: DataName, directory: Path | None = None, *, progress: ProgressBar | None = None) -> Split:
     """Load a data set.
 
     Args:
-        name: one of ``DATASETS``.
+        name: which one.
         directory: where its files are; see :func:`symoptim.data.mnist.load_mnist`.
         progress: is told how far a download is.
 
     Returns:
         Images and labels.
-
-    Raises:
-        OptionError: there is no such set.
     """
     match name:
         case "mnist":
@@ -33,8 +28,6 @@ def load(name: str, directory: Path | None = None, *, progress: ProgressBar | No
             return load_fashion_mnist(directory)
         case "digits":
             return load_digits()
-        case _:
-            raise OptionError(f"unknown data set '{name}'; choose one of {', '.join(DATASETS)}")
 
 
 def digest_of(data: Split) -> str:

@@ -6,7 +6,6 @@ differently; the updates of the paper do not see the scaling, and their loss cur
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
@@ -16,6 +15,7 @@ from symoptim.engine.run import Constant, FixedEpochs, Run
 from symoptim.engine.training import Ensemble
 from symoptim.errors import OptionError
 from symoptim.models.pairwise import PairwiseNetwork, arch1, arch2
+from symoptim.records.pairs import Pair
 
 # UN fixes one of Arch1's scalings instead of being invariant to them, so it has no panel there.
 PANELS: dict[str, tuple[str, ...]] = {"arch1": ("b-sgd", "sm"), "arch2": ("b-sgd", "sm", "un")}
@@ -25,7 +25,9 @@ PANELS: dict[str, tuple[str, ...]] = {"arch1": ("b-sgd", "sm"), "arch2": ("b-sgd
 class Rescaling:
     """The experiment: scales are log-uniform between 1/spread and spread, and the rate is constant.
 
-    With ``spread`` 4 plain SGD splits and still trains; the others coincide for any.
+    With ``spread`` 4 plain SGD splits and still trains. The others coincide up to a spread of a million and
+    some 8 layers; beyond that features without variance, which batch normalization divides by, magnify
+    rounding.
     """
 
     depth: int = 2
@@ -35,20 +37,13 @@ class Rescaling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 < self.spread < float("inf"):
-            raise OptionError(f"spread must be a finite number above 1, got {self.spread}")
+        if not 1 < self.spread <= 1e6:
+            raise OptionError(f"spread must be above 1 and at most 1e6, got {self.spread:g}")
+        if self.epochs < 1:
+            raise OptionError(f"epochs must be at least 1, got {self.epochs}")
 
 
-class Curves(NamedTuple):
-    """Mean training loss of every epoch, from the balanced weights and from the rescaled ones."""
-
-    architecture: str
-    update: str
-    balanced: tuple[float, ...]
-    rescaled: tuple[float, ...]
-
-
-def train_pairs(rescaling: Rescaling, data: Split, device: torch.device) -> Iterator[list[Curves]]:
+def train_pairs(rescaling: Rescaling, data: Split, device: torch.device) -> Iterator[list[Pair]]:
     """Train every panel from both scalings.
 
     Args:
@@ -60,8 +55,8 @@ def train_pairs(rescaling: Rescaling, data: Split, device: torch.device) -> Iter
         The curves so far, after every epoch.
     """
     exact = Split(*(t.double() if t.is_floating_point() else t for t in data))
-    done: list[Curves] = []
-    now: list[Curves] = []
+    done: list[Pair] = []
+    now: list[Pair] = []
     for architecture, updates in PANELS.items():
         runs = {update: _run(rescaling, update, len(data.train_labels)) for update in updates}
         pair = [
@@ -71,7 +66,7 @@ def train_pairs(rescaling: Rescaling, data: Split, device: torch.device) -> Iter
         for _ in range(rescaling.epochs):
             for ensemble in pair:
                 ensemble.train_epoch()
-            now = [Curves(architecture, update, *(_losses(e, update) for e in pair)) for update in updates]
+            now = [Pair(architecture, update, *(_losses(e, update) for e in pair)) for update in updates]
             yield done + now
         done += now
 

@@ -5,8 +5,9 @@ start from the same weights (where shapes agree) and see the same images in the 
 differ in nothing but themselves. Selection and full runs have different ones.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import nn
 
@@ -19,7 +20,8 @@ from symoptim.engine.run import (
     Schedule,
     Stopping,
 )
-from symoptim.experiments.protocol import Architecture, Protocol, ScheduleName
+from symoptim.experiments.names import Architecture, ScheduleName
+from symoptim.experiments.protocol import Protocol
 from symoptim.models.balance import balance_
 from symoptim.models.pairwise import arch1, arch2
 
@@ -52,7 +54,14 @@ def selection_runs(protocol: Protocol, cell: Cell) -> dict[str, Planned]:
     """Short runs at every candidate rate, for every update and repeat."""
     return {
         f"selection/{cell}/{update}/{repeat}/{rate:g}": Planned(
-            {**_labels("selection", cell, update, repeat), "rate": rate},
+            {
+                "phase": "selection",
+                "architecture": cell.architecture,
+                "depth": cell.depth,
+                "update": update,
+                "rate": rate,
+                "repeat": repeat,
+            },
             Run(
                 update=update,
                 rate=rate,
@@ -75,36 +84,45 @@ Chosen = Callable[[str, int], float | None]
 
 def full_runs(protocol: Protocol, cell: Cell, chosen: Chosen) -> dict[str, Planned]:
     """Full runs at the chosen rates; those without a rate are left out."""
-    rules = {schedule: _rules(protocol, schedule) for schedule in protocol.schedules}
-    return {
-        name: Planned(
-            {**_labels("full", cell, update, repeat), "schedule": schedule},
-            Run(
-                update=update,
+    planned: dict[str, Planned] = {}
+    for name, labels in full_labels(protocol, cell).items():
+        rate = chosen(labels.update, labels.repeat)
+        if rate is not None:
+            schedule, stopping = _rules(protocol, labels.schedule)
+            run = Run(
+                update=labels.update,
                 rate=rate,
-                schedule=rules[schedule][0],
-                stopping=rules[schedule][1],
-                seed=derive_seed(protocol.seed, "full", repeat),
+                schedule=schedule,
+                stopping=stopping,
+                seed=derive_seed(protocol.seed, "full", labels.repeat),
                 train=protocol.train,
                 validation=protocol.validation,
-            ),
+            )
+            planned[name] = Planned(labels._asdict(), run)
+    return planned
+
+
+class FullLabels(NamedTuple):
+    """What a full run stands for."""
+
+    phase: str
+    architecture: Architecture
+    depth: int
+    update: str
+    schedule: ScheduleName
+    repeat: int
+
+
+def full_labels(protocol: Protocol, cell: Cell) -> dict[str, FullLabels]:
+    """All full runs of a cell by name, with a rate or without, updates in blocks."""
+    return {
+        f"full/{cell}/{update}/{schedule}/{repeat}": FullLabels(
+            "full", cell.architecture, cell.depth, update, schedule, repeat
         )
-        for name, update, schedule, repeat in full_names(protocol, cell)
-        if (rate := chosen(update, repeat)) is not None
+        for update in protocol.updates
+        for schedule in protocol.schedules
+        for repeat in range(protocol.repeats)
     }
-
-
-def full_names(protocol: Protocol, cell: Cell) -> Iterator[tuple[str, str, ScheduleName, int]]:
-    """Name, update, schedule and repeat of every full run of a cell, updates in blocks."""
-    for update in protocol.updates:
-        for schedule in protocol.schedules:
-            for repeat in range(protocol.repeats):
-                yield f"full/{cell}/{update}/{schedule}/{repeat}", update, schedule, repeat
-
-
-def _labels(phase: str, cell: Cell, update: str, repeat: int) -> dict[str, object]:
-    where = {"phase": phase, "architecture": cell.architecture, "depth": cell.depth}
-    return {**where, "update": update, "repeat": repeat}
 
 
 def _rules(protocol: Protocol, name: ScheduleName) -> tuple[Schedule, Stopping]:

@@ -19,7 +19,7 @@ from symoptim.experiments.plan import (
     Chosen,
     Planned,
     cells,
-    full_names,
+    full_labels,
     full_runs,
     network_of,
     selection_runs,
@@ -41,11 +41,11 @@ class Watcher(Interface):
         ...
 
     def skip(self, *, runs: int, work: int) -> None:
-        """Part of it was done before."""
+        """Part of it was done before, or is not needed: it takes no time."""
         ...
 
-    def epoch(self, title: str, results: Mapping[str, Result], work: int) -> None:
-        """An epoch has ended; with early endings ``work`` counts what is no longer to be done."""
+    def epoch(self, title: str, results: Mapping[str, Result], *, work: int) -> None:
+        """An epoch of an ensemble has ended."""
         ...
 
 
@@ -72,33 +72,21 @@ class Experiment:
         self.watcher.expect(runs=len(everything), work=sum(map(_most_work, everything)))
         for cell in cells(self.protocol):
             self._train(cell, "selection", selection_runs(self.protocol, cell))
-            chosen = self._chosen_rates(cell)
+            chosen = chosen_rates(self.records, cell)
             self._give_up_without_rate(cell, chosen)
             self._train(cell, "full", full_runs(self.protocol, cell, chosen))
         self.records.finish()
 
-    def _chosen_rates(self, cell: Cell) -> Chosen:
-        """What the recorded selection of a cell chose."""
-        candidates: dict[tuple[str, int], list[Candidate]] = {}
-        for run in read_runs(self.records.connection, "selection"):
-            labels = run.labels
-            if (labels["architecture"], labels["depth"]) == (cell.architecture, cell.depth):
-                candidate = Candidate(labels["rate"], run.curve[-1].validation_error, run.diverged)
-                candidates.setdefault((labels["update"], labels["repeat"]), []).append(candidate)
-        chosen = {key: choose(those) for key, those in candidates.items()}
-        return lambda update, repeat: chosen[update, repeat]
-
     def _give_up_without_rate(self, cell: Cell, chosen: Chosen) -> None:
         """Full runs for which every candidate rate diverged count as diverged; they are not trained."""
-        for name, update, schedule, repeat in full_names(self.protocol, cell):
-            if chosen(update, repeat) is None and not has_ended(self.records, [name]):
-                labels = {"phase": "full", "architecture": cell.architecture, "depth": cell.depth}
-                labels |= {"update": update, "repeat": repeat, "schedule": schedule}
-                take_up(self.records, f"without-rate/{name}", [RunRow(name, labels, {})])
+        for name, labels in full_labels(self.protocol, cell).items():
+            if chosen(labels.update, labels.repeat) is not None:
+                continue
+            if not has_ended(self.records, [name]):
+                take_up(self.records, name, [RunRow(name, labels._asdict(), {})])
                 ending = Ending(name, 0, "every candidate rate diverged", diverged=True)
-                write_epoch(self.records, f"without-rate/{name}", [], [ending], None)
-            if chosen(update, repeat) is None:
-                self.watcher.skip(runs=1, work=self.protocol.stopping.maximum * self.protocol.train)
+                write_epoch(self.records, name, [], [ending], None)
+            self.watcher.skip(runs=1, work=self.protocol.stopping.maximum * self.protocol.train)
 
     def _train(self, cell: Cell, phase: str, planned: Mapping[str, Planned]) -> None:
         """Train the runs of a cell together, from where the records have them to their end."""
@@ -125,6 +113,18 @@ class Experiment:
         _Recorder(self, ensemble, planned).follow(training)
 
 
+def chosen_rates(records: Records, cell: Cell) -> Chosen:
+    """What the recorded selection of a cell chose, by the error after its last epoch."""
+    candidates: dict[tuple[str, int], list[Candidate]] = {}
+    for run in read_runs(records.connection, "selection"):
+        labels = run.labels
+        if (labels["architecture"], labels["depth"]) == (cell.architecture, cell.depth):
+            candidate = Candidate(labels["rate"], run.curve[-1].validation_error, run.diverged)
+            candidates.setdefault((labels["update"], labels["repeat"]), []).append(candidate)
+    chosen = {key: choose(those) for key, those in candidates.items()}
+    return lambda update, repeat: chosen[update, repeat]
+
+
 @dataclass(slots=True)
 class _Recorder:
     """Writes down what an ensemble does, epoch by epoch."""
@@ -148,16 +148,14 @@ class _Recorder:
                 if result.outcome
             ]
             write_epoch(self.experiment.records, self.ensemble, rows, endings, state)
-            self.experiment.watcher.epoch(self.ensemble, results, self._work(results))
+            seen = sum(self.planned[name].run.train for name in results)
+            self.experiment.watcher.epoch(self.ensemble, results, work=seen)
+            self.experiment.watcher.skip(runs=0, work=sum(map(self._spared, endings)))
 
-    def _work(self, results: Mapping[str, Result]) -> int:
-        """Images seen in an epoch, and those that runs which ended early will never see."""
-        total = 0
-        for name, result in results.items():
-            run = self.planned[name].run
-            spared = run.stopping.maximum - result.epoch.number if result.outcome else 0
-            total += run.train * (1 + spared)
-        return total
+    def _spared(self, ending: Ending) -> int:
+        """Images that a run which ended early will never see."""
+        run = self.planned[ending.run].run
+        return run.train * (run.stopping.maximum - ending.epochs)
 
 
 def _most_work(planned: Planned) -> int:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from symoptim.errors import RecordsError
 from symoptim.records.store import Plain, Records
 
 
@@ -46,7 +47,12 @@ def take_up(records: Records, ensemble: str, runs: Iterable[RunRow]) -> bytes | 
 
     Returns:
         The state saved at the checkpoint; None to start at the beginning.
+
+    Raises:
+        RecordsError: the experiment is finished.
     """
+    if records.session is None:
+        raise RecordsError(f"{records.path} is finished: nothing can be added to it")
     with records.writing() as connection:
         rows = [
             (row.run, ensemble, json.dumps(row.labels), json.dumps(row.configuration), records.session)

@@ -38,8 +38,18 @@ class Lock:
             raise RecordsError(
                 f"{path} is in use by {self._who()}; wait for it to end, stop it, or choose another --out"
             ) from error
+        try:
+            self._sign()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _sign(self) -> None:
+        """Write down who holds the lock, in one step."""
         about = {"process": os.getpid(), "host": platform.node(), "since": now(), "command": command_line()}
-        self.holder.write_text(json.dumps(about))
+        half = self.holder.with_suffix(".part")
+        half.write_text(json.dumps(about))
+        half.replace(self.holder)
 
     def _who(self) -> str:
         """The holder, as well as it is known: it may be writing its name at this moment."""

@@ -42,8 +42,9 @@ def commit() -> str | None:
 
 def command_line() -> str:
     """The command that started this process, as one would type it."""
-    program = "symoptim" if PACKAGE.name in sys.argv[0] else sys.argv[0]
-    return shlex.join([program, *sys.argv[1:]])
+    program = Path(sys.argv[0])
+    ours = program.name == PACKAGE.name or program == PACKAGE / "__main__.py"
+    return shlex.join([PACKAGE.name if ours else sys.argv[0], *sys.argv[1:]])
 
 
 def now() -> str:

@@ -23,7 +23,7 @@ CREATE TABLE sessions (                -- every process that worked on it
     begun TEXT NOT NULL,               -- UTC
     seconds REAL NOT NULL DEFAULT 0,   -- until its last write
     command TEXT NOT NULL,
-    provenance TEXT NOT NULL           -- JSON: commit, versions, device, host, process
+    provenance TEXT NOT NULL           -- JSON: commit, versions, machine, process
 );
 CREATE TABLE runs (
     run TEXT PRIMARY KEY,
@@ -35,7 +35,7 @@ CREATE TABLE runs (
     reason TEXT,
     diverged INTEGER
 );
-CREATE TABLE epochs (                  -- NULL stands for a number that is not finite or was not measured
+CREATE TABLE epochs (                  -- NULL stands for NaN, or for what was not measured
     run TEXT NOT NULL REFERENCES runs,
     epoch INTEGER NOT NULL,
     rate REAL,

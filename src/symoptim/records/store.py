@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import NamedTuple, cast
 
 from symoptim.errors import RecordsError
+from symoptim.records.files import require_folder
 from symoptim.records.lock import Lock
 from symoptim.records.provenance import code_digest, command_line, describe_process, now
 from symoptim.records.schema import open_file
@@ -45,9 +46,9 @@ class Records:
         self.circumstances = Circumstances(code_digest(), torch, device)
         self.begun = time.monotonic()
         self.session: int | None = None
-        """Number of this process in the records; it has one from :meth:`begin` on, if there is work left."""
+        """Number of this process in the records; from :meth:`begin` on, and only while there is work left."""
         with self.explained():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            require_folder(path.parent)
             self.lock = Lock(path)
             try:
                 self.connection = open_file(path)
@@ -69,7 +70,7 @@ class Records:
 
     @contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
-        """A transaction: all of it is recorded, or nothing."""
+        """A transaction of an experiment that has begun: all of it is recorded, or nothing."""
         with self.explained(), self.connection as connection:
             yield connection
             connection.execute(
@@ -97,12 +98,15 @@ class Records:
             "choose a place that can be written to, and run the same command again"
         )
 
-    def begin(self, name: str, configuration: Plain) -> None:
+    def begin(self, name: str, configuration: Plain) -> bool:
         """Say what this file is about; a file that is about something else is refused.
 
         Args:
             name: of the experiment.
             configuration: all that its results depend on.
+
+        Returns:
+            Whether there is work left: a finished experiment is for reading only.
 
         Raises:
             RecordsError: the file holds another experiment, or an unfinished one of other circumstances.
@@ -112,7 +116,7 @@ class Records:
         if row is not None:
             self._require_same(row, name, configuration)
             if row[-1] is not None:
-                return
+                return False
         with self.writing() as connection:
             if row is None:
                 connection.execute(
@@ -124,6 +128,7 @@ class Records:
                 (now(), command_line(), describe_process()),
             )
             self.session = cursor.lastrowid
+        return True
 
     def _require_same(self, row: tuple[str, ...], name: str, configuration: Plain) -> None:
         """Refuse to mix experiments, or circumstances within an unfinished one."""
@@ -145,8 +150,6 @@ class Records:
 
     def finish(self) -> None:
         """Say that all runs have ended; the file gives back the room its checkpoints took."""
-        if self.session is None:
-            return
         with self.writing() as connection:
             connection.execute("UPDATE experiment SET finished = ?", (now(),))
         with self.explained():
@@ -157,18 +160,18 @@ def _difference(recorded: Plain, asked: Plain) -> tuple[str, str] | None:
     """First option two configurations differ in, with the value of each, for a message."""
     one = dict(_options(recorded))
     other = dict(_options(json.loads(json.dumps(asked))))  # as it would come back: tuples are lists
-    for name in dict.fromkeys([*one, *other]):
-        if one.get(name) != other.get(name):
-            return f"{name} {one.get(name)}", f"{name} {other.get(name)}"
+    for path in dict.fromkeys([*one, *other]):
+        if one.get(path) != other.get(path):
+            return f"{path[-1]} {one.get(path)}", f"{path[-1]} {other.get(path)}"
     return None
 
 
-def _options(plain: Plain) -> Iterator[tuple[str, str]]:
-    """Options by name, those within options too; lists as one would type them."""
+def _options(plain: Plain, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Options by the names that lead to them; lists as one would type them."""
     for name, value in plain.items():
         if isinstance(value, dict):
-            yield from _options(cast("dict[str, object]", value))
+            yield from _options(cast("dict[str, object]", value), (*path, name))
         elif isinstance(value, list):
-            yield name, ", ".join(map(str, cast("list[object]", value)))
+            yield (*path, name), ", ".join(map(str, cast("list[object]", value)))
         else:
-            yield name, str(value)
+            yield (*path, name), str(value)

@@ -1,15 +1,13 @@
-"""Loss curves from two scalings of one network: the picture, and how far they are apart epoch by epoch."""
+"""The picture of the README: loss curves from two scalings of one network."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from symoptim.errors import RecordsError
+from symoptim.records.pairs import Pair
+from symoptim.report.style import BLUE, ORANGE, pyplot, save
 from symoptim.report.table2 import ARCHITECTURES
 
-BLUE, ORANGE = "#0072B2", "#D55E00"  # Okabe and Ito's palette, safe for color-blind eyes
 WORDS = {
     "b-sgd": "plain SGD",
     "sm": "SM: symoptim.ScaledSGD",
@@ -17,57 +15,21 @@ WORDS = {
 }
 
 
-class Pair(NamedTuple):
-    """Two loss curves of one update."""
-
-    architecture: str
-    update: str
-    balanced: tuple[float, ...]
-    rescaled: tuple[float, ...]
-
-    @property
-    def gaps(self) -> tuple[float, ...]:
-        """Relative difference of the two curves at every epoch.
-
-        >>> Pair("arch1", "sm", (2.0, 1.0), (2.0, 1.5)).gaps
-        (0.0, 0.5)
-        """
-        return tuple(abs(a - b) / abs(a) for a, b in zip(self.balanced, self.rescaled, strict=True))
-
-
-def as_csv(pairs: Sequence[Pair]) -> str:
-    """One line per panel and epoch."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["architecture", "update", "epoch", "balanced", "rescaled", "relative_gap"])
-    for pair in pairs:
-        numbers = zip(pair.balanced, pair.rescaled, pair.gaps, strict=True)
-        writer.writerows(
-            [pair.architecture, pair.update, epoch, *row] for epoch, row in enumerate(numbers, start=1)
-        )
-    return table.getvalue()
-
-
-def draw(pairs: Sequence[Pair], path: Path, *, caption: str) -> None:
+def draw_pairs(pairs: Sequence[Pair], path: Path, *, caption: str) -> list[Path]:
     """Draw all panels, an architecture to a row, and save the picture.
 
     Args:
         pairs: the curves.
-        path: PNG to write.
+        path: of the files, without ending.
         caption: goes into the free cell of the grid, below the legend.
 
-    Raises:
-        RecordsError: the file cannot be written.
+    Returns:
+        The files.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = pyplot()
     rows = [[p for p in pairs if p.architecture == a] for a in dict.fromkeys(p.architecture for p in pairs)]
     widest = max(map(len, rows))
-    make: Any = plt.subplots  # matplotlib's types are partly unknown
-    figure, grid = make(
+    figure, grid = plt.subplots(
         len(rows), widest, figsize=(11, 5.4), sharex=True, sharey="row", layout="constrained", squeeze=False
     )
     for axes_row, row in zip(grid, rows, strict=True):
@@ -78,13 +40,7 @@ def draw(pairs: Sequence[Pair], path: Path, *, caption: str) -> None:
         axes_row[0].set_ylabel("training loss")
     for axes in grid[-1]:
         axes.set_xlabel("epoch")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise RecordsError(f"{path} cannot be written ({error.strerror})") from error
-    finally:
-        plt.close(figure)
+    return save(figure, path)
 
 
 def _draw_panel(axes: Any, pair: Pair) -> None:
@@ -93,12 +49,22 @@ def _draw_panel(axes: Any, pair: Pair) -> None:
     axes.plot(epochs, pair.rescaled, color=ORANGE, linewidth=1.8, linestyle=(0, (4, 2)))
     largest = max(pair.gaps)
     axes.set_yscale("log")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     title = f"{ARCHITECTURES[pair.architecture]}, {WORDS.get(pair.update, pair.update)}"
     axes.set_title(title, fontsize=10, loc="left")
-    verdict = f"coincide to {largest:.0e}" if largest < 1e-6 else f"split by {largest:.0%}"
-    axes.text(0.97, 0.93, verdict, transform=axes.transAxes, ha="right", va="top")
+    axes.text(0.97, 0.93, _verdict(largest), transform=axes.transAxes, ha="right", va="top")
     axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _verdict(gap: float) -> str:
+    """How far two curves are apart, in words.
+
+    >>> _verdict(0.0), _verdict(3e-16), _verdict(0.35), _verdict(4e8)
+    ('coincide exactly', 'coincide to 3e-16', 'split by 35%', 'split by a factor of 4e+08')
+    """
+    if gap < 1e-6:
+        return f"coincide to {gap:.0e}" if gap else "coincide exactly"
+    return f"split by {gap:.0%}" if gap < 10 else f"split by a factor of {gap:.0e}"
 
 
 def _explain(axes: Any, caption: str) -> None:

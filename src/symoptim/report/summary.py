@@ -4,9 +4,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from symoptim.errors import RecordsError
+from symoptim.records.files import write_files
 from symoptim.records.reading import RecordedExperiment, RecordedRun, read_experiment, read_runs, reading
 from symoptim.report import table2, trajectories
-from symoptim.report.files import write_files
+
+SMALLER = "A smaller experiment than the paper's: only the profile paper compares.\n\n"
 
 
 class Summary(NamedTuple):
@@ -55,7 +57,10 @@ def provenance(experiment: RecordedExperiment) -> str:
     protocol = asked["protocol"]
     return (
         f"Test error, mean ± standard deviation (n - 1) over {protocol['repeats']} repeats of learning-rate "
-        f"selection and full run, seed {protocol['seed']}; {asked['data']}, profile {asked['profile']}.\n\n"
+        f"selection and full run, seed {protocol['seed']}; {asked['data']}, profile {asked['profile']}. Runs "
+        "that diverged (no finite loss, or more than half of the validation images wrong at the end) are left "
+        "out.\n\n"
+        f"{SMALLER if asked['profile'] == 'quick' else ''}"
         f"- command: `{first['command']}`\n"
         f"- time: {experiment.seconds:.0f} s in {len(experiment.sessions)} session(s), first begun "
         f"{first['begun']}, finished {experiment.finished or 'not yet'}\n"

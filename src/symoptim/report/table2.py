@@ -100,7 +100,8 @@ class Line(NamedTuple):
 
 def headings(cells: Sequence[Cell]) -> list[str]:
     """Titles of the columns."""
-    return list(dict.fromkeys(f"{ARCHITECTURES[cell.key.architecture]} {cell.title}" for cell in cells))
+    titles = {(cell.key.architecture, cell.key.update): cell.title for cell in cells}
+    return [f"{ARCHITECTURES[architecture]} {title}" for (architecture, _), title in titles.items()]
 
 
 def lines(cells: Sequence[Cell]) -> list[Line]:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from symoptim.errors import RecordsError
-from symoptim.report.files import write_files
+from symoptim.records.files import write_files
 
 
 def test_files_are_written_whole_and_nothing_else(tmp_path: Path) -> None:
@@ -21,5 +21,5 @@ def test_a_file_that_cannot_be_written_is_named_and_left_as_it_was(tmp_path: Pat
 
 def test_a_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RecordsError, match="cannot be written"):
+    with pytest.raises(RecordsError, match="file is no folder, or below a file"):
         write_files(tmp_path / "file", {"a.md": "text"})

@@ -7,6 +7,23 @@ from pathlib import Path
 from symoptim.errors import RecordsError
 
 
+def require_folder(folder: Path) -> None:
+    """Make a folder, before long work is done for it.
+
+    Args:
+        folder: made if need be, with all above it.
+
+    Raises:
+        RecordsError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise RecordsError(f"{folder} is no folder, or below a file: choose another --out") from error
+    except OSError as error:
+        raise RecordsError(f"{folder} cannot be made ({error.strerror}): choose another --out") from error
+
+
 def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     """Write texts to files of a folder, each in one step.
 
@@ -24,8 +41,8 @@ def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     for name, text in texts.items():
         path = folder / name
         half = folder / f".{name}.part"
+        require_folder(folder)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             half.write_text(text, encoding="utf-8")
             half.replace(path)
         except OSError as error:

@@ -1,0 +1,66 @@
+"""Carrying out the MNIST experiment for the command line: data, records, progress, Ctrl-C."""
+
+from pathlib import Path
+
+import torch
+import typer
+from rich.console import Console
+
+from symoptim.cli.progress import DownloadBar, ProgressWatcher
+from symoptim.engine.numerics import describe_device
+from symoptim.engine.registry import UPDATES
+from symoptim.experiments.datasets import digest_of, load
+from symoptim.experiments.names import DataName, ProfileName
+from symoptim.experiments.protocol import Protocol
+from symoptim.experiments.reproduce import Experiment
+from symoptim.records.provenance import command_line
+from symoptim.records.store import Records
+
+
+def carry_out(
+    protocol: Protocol,
+    path: Path,
+    *,
+    profile: ProfileName,
+    data: DataName,
+    data_dir: Path | None,
+    device: torch.device,
+) -> None:
+    """Train what the records at ``path`` do not have yet.
+
+    Args:
+        protocol: what to train.
+        path: of the records file.
+        profile: name of the protocol's size.
+        data: which images.
+        data_dir: where they are.
+        device: where to train.
+
+    Raises:
+        Exit: the user pressed Ctrl-C; the records can be taken up.
+    """
+    console = Console(stderr=True)
+    images = load(data, data_dir, progress=DownloadBar(console))
+    protocol.require_images(len(images.train_labels))
+    configuration = {
+        "profile": profile,
+        "data": data,
+        "digest": digest_of(images),
+        "protocol": protocol.as_dict(),
+        "titles": {name: UPDATES[name].title for name in protocol.updates},
+    }
+    with Records(path, torch=torch.__version__, device=describe_device(device)) as records:
+        if not records.begin("mnist", configuration):
+            console.print(f"everything is in {path} already; nothing is trained", highlight=False)
+            return
+        try:
+            with ProgressWatcher(console) as watcher:
+                Experiment(protocol, images, device, records, watcher).carry_out()
+        except KeyboardInterrupt:
+            console.print(
+                f"stopped. {path} keeps what is done; to go on from its last checkpoint: {command_line()}",
+                highlight=False,
+                markup=False,
+                soft_wrap=True,
+            )
+            raise typer.Exit(130) from None

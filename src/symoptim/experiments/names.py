@@ -1,0 +1,9 @@
+"""What can be asked for by name; here, so that the command line can start without torch."""
+
+from typing import Literal
+
+DataName = Literal["mnist", "fashion-mnist", "digits"]
+ProfileName = Literal["quick", "paper"]
+Architecture = Literal["arch1", "arch2"]
+ScheduleName = Literal["exponential", "bold"]
+Classifier = Literal["rows", "columns"]
