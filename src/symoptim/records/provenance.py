@@ -63,7 +63,6 @@ def describe_process() -> str:
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "threads": os.environ.get("OMP_NUM_THREADS"),
-        "host": platform.node(),
         "process": os.getpid(),
     }
     return json.dumps(about)

@@ -58,8 +58,8 @@ def provenance(experiment: RecordedExperiment) -> str:
     return (
         f"Test error, mean ± standard deviation (n - 1) over {protocol['repeats']} repeats of learning-rate "
         f"selection and full run, seed {protocol['seed']}; {asked['data']}, profile {asked['profile']}. Runs "
-        "that diverged (no finite loss, or more than half of the validation images wrong at the end) are left "
-        "out.\n\n"
+        "that diverged (no finite loss, or more than half of the validation images wrong at the end) are "
+        "left out.\n\n"
         f"{SMALLER if asked['profile'] == 'quick' else ''}"
         f"- command: `{first['command']}`\n"
         f"- time: {experiment.seconds:.0f} s in {len(experiment.sessions)} session(s), first begun "
