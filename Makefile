@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: help setup reproduce test test-all lint format clean
 
 help:
-	@echo "make reproduce   the paper's Table 2 in small, on 8x8 digits, and the invariance picture"
+	@echo "make reproduce   the paper's MNIST experiments in small: table, verdicts, pictures, a page"
 	@echo "make test        the tests, with coverage; also builds the wheel and imports from it"
 	@echo "make test-all    the slow and GPU tests too"
 	@echo "make lint        ruff and pyright; make format mends what can be mended"
@@ -21,8 +21,8 @@ setup: .venv/ready
 	touch $@
 
 reproduce: setup
-	$(BIN)/symoptim reproduce table2 --profile quick --data digits
-	$(BIN)/symoptim reproduce invariance
+	$(BIN)/symoptim reproduce invariance --out results/quick
+	$(BIN)/symoptim reproduce table2 --profile quick --out results/quick
 
 test: setup
 	$(BIN)/python -m pytest --cov --cov-report=term

@@ -17,6 +17,7 @@ def an_experiment(
         "schedules": ["exponential", "bold"],
         "architectures": ["arch1", "arch2"],
         "updates": ["b-sgd", "sm", "un"],
+        "rates": [0.01, 0.001],
         **protocol,
     }
     names = {"b-sgd": "B-SGD", "sm": "SM", "un": "UN"}

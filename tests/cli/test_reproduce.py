@@ -17,7 +17,7 @@ from symoptim.data.digits import load_digits
 from symoptim.data.split import Split
 from symoptim.engine.registry import UPDATES
 from symoptim.engine.run import Bold
-from symoptim.errors import OptionError
+from symoptim.errors import DataError, OptionError
 from symoptim.experiments.protocol import Protocol
 
 
@@ -118,6 +118,7 @@ def test_the_options_reach_the_experiment(monkeypatch: pytest.MonkeyPatch) -> No
         raise OptionError("enough")
 
     monkeypatch.setattr(mnist, "carry_out", remember)
+    monkeypatch.setattr(mnist, "find_images", lambda *_: ("mnist", load_digits()))
     options = ["--classifier", "columns", "--grow", "2", "--shrink", "0.25", "--seed", "7", "--repeats", "2"]
     assert (
         refuse(monkeypatch, "table2", "--profile", "paper", "--updates", "SM, un", *options)
@@ -138,6 +139,35 @@ def test_other_images_under_the_same_name_are_refused(
 
     monkeypatch.setattr(mnist, "load", flipped)
     assert "was made with digest" in refuse(monkeypatch, *small[1:], "--out", str(undisturbed))
+
+
+def no_mnist(name: str, *_: object, **__: object) -> Split:
+    if name == "mnist":
+        raise DataError("nobody answers")
+    return load_digits()
+
+
+def test_digits_stand_in_for_mnist_with_a_notice_where_it_cannot_be_had(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(mnist, "load", no_mnist)
+    name, images = mnist.find_images("auto", None, "quick")
+    assert (name, len(images.train_labels)) == ("digits", 1500)
+    assert (
+        "notice: MNIST could not be had, so these are 8x8 digits. nobody answers" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "directory", "profile"),
+    [("mnist", None, "quick"), ("auto", None, "paper"), ("auto", Path("here"), "quick")],
+)
+def test_but_not_where_mnist_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch, data: str, directory: Path | None, profile: str
+) -> None:
+    monkeypatch.setattr(mnist, "load", no_mnist)
+    with pytest.raises(DataError, match="nobody answers"):
+        mnist.find_images(data, directory, profile)  # pyright: ignore
 
 
 def test_the_updates_in_the_help_are_those_there_are() -> None:

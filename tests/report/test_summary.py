@@ -2,22 +2,29 @@ from pathlib import Path
 
 import pytest
 
-from recorded import a_recorded_run, an_experiment
+from recorded import an_experiment
 from symoptim.errors import RecordsError
 from symoptim.records.store import Records
-from symoptim.report import table2, trajectories
-from symoptim.report.summary import Summary, provenance, summarize, write_summary
+from symoptim.report.summary import provenance, summarize
 
 
-def test_the_files_say_where_the_numbers_come_from(tmp_path: Path) -> None:
-    experiment, runs = an_experiment(), [a_recorded_run(repeat=0, errors=[0.1])]
-    summary = Summary(experiment, runs, table2.cells(experiment, runs), trajectories.panels(experiment, runs))
-    paths = write_summary(summary, tmp_path)
-    assert [path.name for path in paths] == ["table2.md", "table2.csv", "trajectories.csv"]
-    text = paths[0].read_text(encoding="utf-8")
-    assert text.endswith(provenance(experiment))
-    for fact in ("`symoptim reproduce table2`", "61 s in 1 session", "seed 0", "torch 2.13.0", "not yet"):
+def test_the_provenance_says_where_the_numbers_come_from() -> None:
+    text = provenance(an_experiment())
+    for fact in (
+        "command: symoptim reproduce table2",
+        "61 s in 1 session",
+        "seed 0",
+        "torch 2.13.0",
+        "not yet",
+    ):
         assert fact in text
+    assert "only the profile paper compares" not in text
+
+
+def test_a_small_experiment_says_that_it_does_not_compare() -> None:
+    experiment = an_experiment()
+    experiment.configuration["profile"] = "quick"
+    assert "only the profile paper compares" in provenance(experiment)
 
 
 def test_a_file_without_an_experiment_is_named(tmp_path: Path) -> None:

@@ -29,21 +29,21 @@ def test_a_cell_is_the_mean_of_last_test_errors_with_the_samples_deviation() -> 
     cell = only_cell(runs, repeats=3)
     assert cell.mean == pytest.approx(0.03)
     assert cell.deviation == pytest.approx(math.sqrt((0.02**2 + 0.01**2 + 0.03**2) / 2))
-    assert (cell.runs, cell.diverged, cell.missing) == (3, 0, 0)
+    assert (len(cell.errors), cell.diverged, cell.missing) == (3, 0, 0)
     assert cell.paper == (0.0271, 0.0076)
 
 
 def test_diverged_runs_are_counted_and_left_out() -> None:
     runs = [a_recorded_run(repeat=0, errors=[0.9], diverged=True), a_recorded_run(repeat=1, errors=[0.02])]
     cell = only_cell(runs, repeats=2)
-    assert (cell.mean, cell.runs, cell.diverged) == (0.02, 1, 1)
+    assert (cell.mean, len(cell.errors), cell.diverged) == (0.02, 1, 1)
     assert math.isnan(cell.deviation)
     assert cell.text == ".0200 (1 diverged)"
 
 
 def test_runs_under_way_or_not_begun_are_missing() -> None:
     cell = only_cell([a_recorded_run(repeat=0, errors=[0.02], reason=None)], repeats=3)
-    assert (cell.runs, cell.missing) == (0, 3)
+    assert (len(cell.errors), cell.missing) == (0, 3)
     assert cell.text == "- (3 missing)"
 
 
@@ -72,6 +72,7 @@ def test_csv_has_every_digit_and_markdown_every_cell() -> None:
     row = next(row for row in rows if row["runs"] == "1")
     assert float(row["mean"]) == 1 / 3
     assert (row["depth"], row["schedule"], row["architecture"], row["update"]) == ("2", "bold", "arch1", "sm")
+    assert (row["low"], row["high"]) == ("nan", "nan")
     assert (row["paper_mean"], row["paper_deviation"]) == ("0.0271", "0.0076")
     markdown = as_markdown(cells(experiment, [run])).splitlines()
     assert len(markdown) == 2 + 8

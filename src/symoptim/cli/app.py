@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from symoptim import __version__
+from symoptim.cli.report import report
 from symoptim.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -13,6 +14,7 @@ app = typer.Typer(
     help="Optimizers whose steps do not depend on how a network happens to be scaled.",
 )
 app.add_typer(reproduce, name="reproduce")
+app.command(epilog="Example: symoptim report results/mnist-quick")(report)
 
 
 def _show_version(asked: bool) -> None:

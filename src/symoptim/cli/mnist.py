@@ -7,14 +7,41 @@ import typer
 from rich.console import Console
 
 from symoptim.cli.progress import DownloadBar, ProgressWatcher
+from symoptim.data.split import Split
 from symoptim.engine.numerics import describe_device
 from symoptim.engine.registry import UPDATES
+from symoptim.errors import DataError
 from symoptim.experiments.datasets import digest_of, load
-from symoptim.experiments.names import DataName, ProfileName
+from symoptim.experiments.names import DataChoice, DataName, ProfileName
 from symoptim.experiments.protocol import Protocol
 from symoptim.experiments.reproduce import Experiment
 from symoptim.records.provenance import command_line
 from symoptim.records.store import Records
+
+
+def find_images(data: DataChoice, directory: Path | None, profile: ProfileName) -> tuple[DataName, Split]:
+    """Load the data set that was asked for, or the best there is.
+
+    Args:
+        data: its name, or ``auto``.
+        directory: where its files are.
+        profile: the paper's experiment in full takes nothing but MNIST for ``auto``.
+
+    Returns:
+        Name and images.
+
+    Raises:
+        DataError: they cannot be had.
+    """
+    console = Console(stderr=True)
+    name: DataName = "mnist" if data == "auto" else data
+    try:
+        return name, load(name, directory, progress=DownloadBar(console))
+    except DataError as error:
+        if data != "auto" or profile == "paper" or directory is not None:
+            raise
+        console.print(f"notice: MNIST could not be had, so these are 8x8 digits. {error}", highlight=False)
+        return "digits", load("digits")
 
 
 def carry_out(
@@ -23,7 +50,7 @@ def carry_out(
     *,
     profile: ProfileName,
     data: DataName,
-    data_dir: Path | None,
+    images: Split,
     device: torch.device,
 ) -> None:
     """Train what the records at ``path`` do not have yet.
@@ -32,15 +59,14 @@ def carry_out(
         protocol: what to train.
         path: of the records file.
         profile: name of the protocol's size.
-        data: which images.
-        data_dir: where they are.
+        data: name of the images.
+        images: what to train on.
         device: where to train.
 
     Raises:
         Exit: the user pressed Ctrl-C; the records can be taken up.
     """
     console = Console(stderr=True)
-    images = load(data, data_dir, progress=DownloadBar(console))
     protocol.require_images(len(images.train_labels))
     configuration = {
         "profile": profile,

@@ -5,10 +5,11 @@ from typing import Annotated
 
 from typer import Option
 
-from symoptim.experiments.names import Classifier, DataName, ProfileName
+from symoptim.experiments.names import Classifier, DataChoice, DataName, ProfileName
 
 Profile = Annotated[ProfileName, Option(help="quick: minutes on a laptop; paper: in full, for a GPU.")]
 Data = Annotated[DataName, Option(help="Data set.")]
+DataOrAuto = Annotated[DataChoice, Option(help="Data set; auto is MNIST, or digits if it cannot be had.")]
 DataDir = Annotated[Path | None, Option(help="Folder with its files; else SYMOPTIM_DATA, else downloaded.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")]
 Seed = Annotated[int, Option(help="Of everything random.")]

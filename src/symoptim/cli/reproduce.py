@@ -13,12 +13,13 @@ from rich.table import Table
 from typer import Option
 
 from symoptim.cli import options
+from symoptim.cli.report import show_report, tell_written
 from symoptim.cli.tables import table2_table, trajectories_table
-from symoptim.report.summary import Summary, summarize, write_summary
+from symoptim.report.architectures import draw_architectures
+from symoptim.report.summary import Summary
+from symoptim.report.write import RECORDS
 
 reproduce = typer.Typer(no_args_is_help=True, help="Run the paper's experiments and print what came out.")
-
-RECORDS = "records.sqlite"
 
 
 def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable[..., None]:
@@ -26,7 +27,7 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
 
     def command(
         profile: options.Profile = "quick",
-        data: options.Data = "mnist",
+        data: options.DataOrAuto = "auto",
         data_dir: options.DataDir = None,
         out: options.Out = None,
         device: options.Device = "auto",
@@ -37,30 +38,23 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         shrink: options.Shrink = 0.5,
         classifier: options.Start = "rows",
     ) -> None:
-        from symoptim.cli.mnist import carry_out
+        from symoptim.cli.mnist import carry_out, find_images
         from symoptim.engine.numerics import device_named
         from symoptim.engine.run import Bold
         from symoptim.experiments.protocol import protocol_for
 
         names = tuple(name.strip().lower() for name in updates.split(",") if name.strip())
         changes = {"repeats": repeats, "seed": seed, "updates": names, "classifier": classifier}
-        protocol = protocol_for(profile, data, bold=Bold(grow=grow, shrink=shrink), **changes)
-        folder = out or Path("results") / f"{data}-{profile}"
-        where = device_named(device)
-        carry_out(protocol, folder / RECORDS, profile=profile, data=data, data_dir=data_dir, device=where)
-        summary = summarize(folder / RECORDS)
-        console = Console()
-        console.print(show(summary))
-        tell_written(console, write_summary(summary, folder))
+        bold, where = Bold(grow=grow, shrink=shrink), device_named(device)
+        protocol_for(profile, "mnist", bold=bold, **changes)  # refuses bad options before data are fetched
+        found, images = find_images(data, data_dir, profile)
+        protocol = protocol_for(profile, found, bold=bold, **changes)
+        folder = out or Path("results") / f"{found}-{profile}"
+        carry_out(protocol, folder / RECORDS, profile=profile, data=found, images=images, device=where)
+        show_report(folder, show)
 
     command.__doc__ = help_text
     return command
-
-
-def tell_written(console: Console, paths: list[Path]) -> None:
-    """Say where results are."""
-    for path in paths:
-        console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
 reproduce.command("table2", epilog="Example: symoptim reproduce table2 --profile paper --device cuda")(
@@ -93,3 +87,11 @@ def invariance(
     rescaling = Rescaling(depth=depth, epochs=epochs, spread=spread, seed=seed)
     console = Console()
     tell_written(console, show_invariance(rescaling, data, data_dir, out, device_named(device), console))
+
+
+@reproduce.command(epilog="Example: symoptim reproduce architectures --out results/architectures")
+def architectures(
+    out: Annotated[Path, Option(help="Folder of the results.")] = Path("results/architectures"),
+) -> None:
+    """Draw Arch1 and Arch2 with their symmetries marked on them (the paper's Figures 1 and 2)."""
+    tell_written(Console(), draw_architectures(out / "architectures"))

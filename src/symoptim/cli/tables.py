@@ -1,8 +1,11 @@
 """Results as tables on the terminal: updates are rows, so that extra ones fit."""
 
+from collections.abc import Sequence
+
 from rich.table import Table
 from rich.text import Text
 
+from symoptim.report.judge import Judgment
 from symoptim.report.summary import Summary
 from symoptim.report.table2 import ARCHITECTURES, SCHEDULES, headings, lines
 
@@ -42,4 +45,16 @@ def trajectories_table(summary: Summary) -> Table:
         points = [panel.points[epoch - 1] if epoch <= len(panel.points) else None for epoch in shown]
         texts = (f"{point.mean:.4f} ({point.running})" if point else "-" for point in points)
         table.add_row(f"  {titles[panel.update]}", *texts)
+    return table
+
+
+STYLES = {"held": "green", "not held": "red", "undecided": "dim"}
+
+
+def verdicts_table(judgments: Sequence[Judgment]) -> Table:
+    """The paper's claims and what became of them."""
+    table = Table("", "claim of the paper", "verdict", "why", title="The paper's claims, judged")
+    for judgment in judgments:
+        verdict = Text(judgment.verdict, style=STYLES[judgment.verdict])
+        table.add_row(str(judgment.claim.number), judgment.claim.text, verdict, judgment.why)
     return table

@@ -3,6 +3,8 @@
 from typing import Literal
 
 DataName = Literal["mnist", "fashion-mnist", "digits"]
+DataChoice = Literal["auto", "mnist", "fashion-mnist", "digits"]
+"""Auto is MNIST where it can be had; if not, digits do for the quick profile."""
 ProfileName = Literal["quick", "paper"]
 Architecture = Literal["arch1", "arch2"]
 ScheduleName = Literal["exponential", "bold"]

@@ -60,7 +60,7 @@ def describe_process() -> str:
         "code": code_digest(),
         "python": platform.python_version(),
         "packages": packages,
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "threads": os.environ.get("OMP_NUM_THREADS"),
         "process": os.getpid(),

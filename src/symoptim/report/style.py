@@ -28,14 +28,7 @@ def pyplot() -> Any:
 
     ink = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     plt.rcParams.update(dict.fromkeys(ink, _INK))
-    plt.rcParams.update(
-        {
-            "svg.fonttype": "none",
-            "svg.hashsalt": "symoptim",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-        }
-    )
+    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
     return plt
 
 
@@ -56,6 +49,8 @@ def save(figure: Any, path: Path) -> list[Path]:
     try:
         require_folder(path.parent)
         figure.savefig(paths[0], dpi=150)
+        # Names within an SVG come from its salt: several of them can stand in one page.
+        pyplot().rcParams["svg.hashsalt"] = path.name
         figure.savefig(paths[1], metadata={"Date": None}, transparent=True)
     except OSError as error:
         raise RecordsError(f"{path} cannot be written ({error.strerror})") from error

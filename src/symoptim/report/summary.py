@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from symoptim.errors import RecordsError
-from symoptim.records.files import write_files
 from symoptim.records.reading import RecordedExperiment, RecordedRun, read_experiment, read_runs, reading
 from symoptim.report import table2, trajectories
 
@@ -40,30 +39,29 @@ def summarize(records: Path) -> Summary:
     return Summary(experiment, runs, table2.cells(experiment, runs), trajectories.panels(experiment, runs))
 
 
-def write_summary(summary: Summary, folder: Path) -> list[Path]:
-    """Write Table 2 as Markdown and CSV, and the trajectories as CSV."""
-    texts = {
-        "table2.md": table2.as_markdown(summary.cells) + "\n" + provenance(summary.experiment),
-        "table2.csv": table2.as_csv(summary.cells),
-        "trajectories.csv": trajectories.as_csv(summary.panels),
-    }
-    return write_files(folder, texts)
-
-
 def provenance(experiment: RecordedExperiment) -> str:
     """Where the numbers come from, as Markdown."""
     asked = experiment.configuration
-    first = experiment.sessions[0]
     protocol = asked["protocol"]
+    facts = "\n".join(f"- {name}: {value}" for name, value in provenance_facts(experiment))
     return (
         f"Test error, mean ± standard deviation (n - 1) over {protocol['repeats']} repeats of learning-rate "
         f"selection and full run, seed {protocol['seed']}; {asked['data']}, profile {asked['profile']}. Runs "
         "that diverged (no finite loss, or more than half of the validation images wrong at the end) are "
-        "left out.\n\n"
-        f"{SMALLER if asked['profile'] == 'quick' else ''}"
-        f"- command: `{first['command']}`\n"
-        f"- time: {experiment.seconds:.0f} s in {len(experiment.sessions)} session(s), first begun "
-        f"{first['begun']}, finished {experiment.finished or 'not yet'}\n"
-        f"- device: {experiment.device}; torch {experiment.torch}; Python {first['python']}\n"
-        f"- code: commit {first['commit'] or 'unknown'}, digest {first['code']}\n"
+        f"left out.\n\n{SMALLER if asked['profile'] == 'quick' else ''}{facts}\n"
     )
+
+
+def provenance_facts(experiment: RecordedExperiment) -> list[tuple[str, str]]:
+    """Command, time, device and code, by name."""
+    first = experiment.sessions[0]
+    return [
+        ("command", first["command"]),
+        (
+            "time",
+            f"{experiment.seconds:.0f} s in {len(experiment.sessions)} session(s), begun {first['begun']}, "
+            f"finished {experiment.finished or 'not yet'}",
+        ),
+        ("device", f"{experiment.device}; torch {experiment.torch}; Python {first['python']}"),
+        ("code", f"commit {first['commit'] or 'unknown'}, digest {first['code']}"),
+    ]

@@ -13,35 +13,48 @@ from typing import NamedTuple
 
 from symoptim.records.reading import RecordedExperiment, RecordedRun
 from symoptim.report.paper import TABLE2, Key, Printed
+from symoptim.report.statistics import mean_interval
 
 SCHEDULES = {"exponential": "exp. decay", "bold": "bold driver"}
 ARCHITECTURES = {"arch1": "Arch1", "arch2": "Arch2"}
 
 
 class Cell(NamedTuple):
-    """One cell: what its runs came to. A mean without runs, or a deviation of fewer than two, is NaN."""
+    """One cell: the test errors of its runs that did not diverge, and what else there is to know."""
 
     key: Key
     title: str
-    mean: float
-    deviation: float
-    runs: int
+    errors: tuple[float, ...]
     diverged: int
     missing: int
     paper: Printed | None
 
     @property
-    def text(self) -> str:
-        """Mean and deviation as the paper prints them, and what is to be known about the runs."""
+    def mean(self) -> float:
+        """Mean test error; NaN without runs."""
+        return statistics.fmean(self.errors) if self.errors else math.nan
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the sample; NaN of fewer than two runs."""
+        return statistics.stdev(self.errors) if len(self.errors) > 1 else math.nan
+
+    @property
+    def remarks(self) -> str:
+        """What is to be known about the runs, if anything."""
         remarks = [f"{self.diverged} diverged"] if self.diverged else []
-        remarks += [f"{self.missing} missing"] if self.missing else []
-        return _pair(self.mean, self.deviation) + (f" ({', '.join(remarks)})" if remarks else "")
+        return ", ".join(remarks + ([f"{self.missing} missing"] if self.missing else []))
+
+    @property
+    def text(self) -> str:
+        """Mean and deviation as the paper prints them, and the remarks."""
+        return pair_text(self.mean, self.deviation) + (f" ({self.remarks})" if self.remarks else "")
 
 
-def _pair(mean: float, deviation: float) -> str:
+def pair_text(mean: float, deviation: float) -> str:
     """As the paper prints it.
 
-    >>> _pair(0.02634, 0.0079), _pair(0.5, math.nan)
+    >>> pair_text(0.02634, 0.0079), pair_text(0.5, math.nan)
     ('.0263 ±.0079', '.5000')
     """
     if math.isnan(mean):
@@ -77,13 +90,10 @@ def cells(experiment: RecordedExperiment, runs: Iterable[RecordedRun]) -> list[C
 
 def _cell(key: Key, title: str, runs: Sequence[RecordedRun], repeats: int, paper: Printed | None) -> Cell:
     ended = [run for run in runs if run.has_ended]
-    errors = [run.curve[-1].test_error for run in ended if not run.diverged]
     return Cell(
         key,
         title,
-        mean=statistics.fmean(errors) if errors else math.nan,
-        deviation=statistics.stdev(errors) if len(errors) > 1 else math.nan,
-        runs=len(errors),
+        errors=tuple(run.curve[-1].test_error for run in ended if not run.diverged),
         diverged=sum(run.diverged for run in ended),
         missing=repeats - len(ended),
         paper=paper,
@@ -112,7 +122,7 @@ def lines(cells: Sequence[Cell]) -> list[Line]:
         title = f"{depth} layers, {SCHEDULES[schedule]}"
         shown.append(Line(title, False, tuple(cell.text for cell in row)))
         if any(cell.paper for cell in row):
-            printed = tuple(_pair(*cell.paper) if cell.paper else "" for cell in row)
+            printed = tuple(pair_text(*cell.paper) if cell.paper else "" for cell in row)
             shown.append(Line("the paper", True, printed))
     return shown
 
@@ -128,10 +138,13 @@ def as_markdown(cells: Sequence[Cell]) -> str:
 
 
 def as_csv(cells: Sequence[Cell]) -> str:
-    """One line per cell, with all digits."""
+    """One line per cell, with all digits and Student's 95 % interval of the mean."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow([*Key._fields, *Cell._fields[2:-1], "paper_mean", "paper_deviation"])
+    numbers = ["mean", "deviation", "low", "high", "runs", "diverged", "missing"]
+    writer.writerow([*Key._fields, *numbers, "paper_mean", "paper_deviation"])
     for cell in cells:
-        writer.writerow([*cell.key, *cell[2:-1], *(cell.paper or ("", ""))])
+        counts = (len(cell.errors), cell.diverged, cell.missing)
+        interval = mean_interval(cell.errors)
+        writer.writerow([*cell.key, cell.mean, cell.deviation, *interval, *counts, *(cell.paper or ("", ""))])
     return table.getvalue()

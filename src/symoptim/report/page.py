@@ -1,0 +1,144 @@
+"""The page: everything the records say, in one file that needs no network."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from symoptim.records.pairs import from_csv
+from symoptim.report import views
+from symoptim.report.architectures import draw_architectures
+from symoptim.report.claims import CLAIMS, MARGIN, LowerSpread, describe
+from symoptim.report.figures import draw_trajectories
+from symoptim.report.invariance import draw_pairs
+from symoptim.report.judge import Judged, Judgment, judge
+from symoptim.report.statistics import mean_interval
+from symoptim.report.style import inline_svg
+from symoptim.report.summary import Summary, provenance_facts
+from symoptim.report.table2 import SCHEDULES, Cell, headings, pair_text
+
+TITLE = "Symmetry-invariant optimization in deep networks: the MNIST experiments, reproduced"
+MARKS = {"held": "✓", "not held": "✗", "undecided": "?"}
+INVARIANCE = "invariance.csv"
+
+
+class Figure(NamedTuple):
+    """A figure of the page; without a drawing its caption says what is missing."""
+
+    id: str
+    title: str
+    svg: str
+    caption: str
+
+
+def judge_summary(summary: Summary) -> list[Judgment]:
+    """Verdicts on all claims."""
+    return judge(CLAIMS, {cell.key: cell.errors for cell in summary.cells}, summary.runs)
+
+
+def render(summary: Summary, judgments: Sequence[Judgment], folder: Path) -> str:
+    """The page as HTML; its figures are drawn into the folder on the way.
+
+    Args:
+        summary: what the records say.
+        judgments: verdicts on the claims.
+        folder: of the results; a file of the invariance experiment there is shown too.
+
+    Returns:
+        The page.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True
+    )
+    rates, rate_rows = views.chosen_rates(summary)
+    best = views.best_of_rows(summary.cells)
+    family = {judged.comparison for judgment in judgments for judged in judgment.comparisons}
+    return environment.get_template("page.html.j2").render(
+        title=TITLE,
+        sentences=views.sentences(summary, judgments),
+        remarks=views.missing(summary),
+        headings=headings(summary.cells),
+        has_paper=any(cell.paper for cell in summary.cells),
+        rows=list(_rows(summary.cells, best)),
+        judgments=judgments,
+        marks=MARKS,
+        margin=MARGIN,
+        family=len(family),
+        comparisons=[_comparison(j, judged) for j in judgments for judged in j.comparisons],
+        figures=_figures(summary, folder),
+        rates=[f"{rate:g}" for rate in rates],
+        rate_rows=rate_rows,
+        ending_rows=views.endings(summary),
+        provenance=provenance_facts(summary.experiment),
+    )
+
+
+def _rows(cells: Sequence[Cell], best: set[Cell]) -> Iterator[Mapping[str, Any]]:
+    for depth, schedule in dict.fromkeys((cell.key.depth, cell.key.schedule) for cell in cells):
+        row = [cell for cell in cells if (cell.key.depth, cell.key.schedule) == (depth, schedule)]
+        shown = [
+            {
+                "text": pair_text(cell.mean, cell.deviation),
+                "best": cell in best,
+                "interval": _interval(*mean_interval(cell.errors)),
+                "count": f"n = {len(cell.errors)}" + (f", {cell.remarks}" if cell.remarks else ""),
+                "paper": pair_text(*cell.paper) if cell.paper else "",
+            }
+            for cell in row
+        ]
+        yield {"title": f"{depth} layers, {SCHEDULES[schedule]}", "cells": shown}
+
+
+def _interval(low: float, high: float, sign: str = "") -> str:
+    return "" if math.isnan(low) else f"{low:{sign}.4f} to {high:{sign}.4f}"
+
+
+def _comparison(judgment: Judgment, judged: Judged) -> Mapping[str, Any]:
+    words = {"claim": judgment.claim.number, "words": describe(judged.comparison)}
+    words["finding"] = judged.finding
+    difference = judged.difference
+    if difference is None:
+        return {**words, "difference": "", "interval": "", "effect": "", "p": ""}
+    unit = "times" if isinstance(judged.comparison, LowerSpread) else "d"
+    return {
+        **words,
+        "difference": f"{difference.value:+.4f}",
+        "interval": _interval(difference.low, difference.high, "+"),
+        "effect": f"{difference.effect:.1f} {unit}",
+        "p": f"{judged.p:.2g}",
+    }
+
+
+def _figures(summary: Summary, folder: Path) -> list[Figure]:
+    titles = summary.experiment.configuration["titles"]
+    _, curves = draw_trajectories(summary.panels, titles, folder / "trajectories")
+    _, networks = draw_architectures(folder / "architectures")
+    return [
+        Figure(
+            "trajectories",
+            "Trajectories",
+            inline_svg(curves),
+            views.trajectories_caption(summary.panels, summary.cells, titles),
+        ),
+        Figure(
+            "architectures",
+            "The networks and their symmetries",
+            inline_svg(networks),
+            "The scales marked on the filled weights can be any positive numbers: the network computes the "
+            "same function. SM trains alike from all of them, UN from all of Arch2's, plain SGD from none.",
+        ),
+        _invariance(folder),
+    ]
+
+
+def _invariance(folder: Path) -> Figure:
+    title = "Two scalings of one network"
+    path = folder / INVARIANCE
+    if not path.exists():
+        caption = f"Not there: symoptim reproduce invariance --out {folder}, then symoptim report {folder}."
+        return Figure("invariance", title, "", caption)
+    pairs = from_csv(path.read_text(encoding="utf-8"))
+    _, drawing = draw_pairs(pairs, folder / "invariance", caption=views.INVARIANCE_WORDS)
+    return Figure("invariance", title, inline_svg(drawing), views.invariance_caption(pairs))
