@@ -39,9 +39,13 @@ def a_recorded_run(
     errors: Sequence[float],
     reason: str | None = "all epochs done",
     diverged: bool = False,
+    maximum: int = 60,
     **labels: Any,
 ) -> RecordedRun:
     """A full run with these test errors, of 2-layer Arch1, SM and the bold driver unless told otherwise."""
     where = {"phase": "full", "architecture": "arch1", "depth": 2, "update": "sm", "schedule": "bold"}
     curve = tuple(RecordedEpoch(k, 0.1, 1.0, 0.1, 0.1, error) for k, error in enumerate(errors, start=1))
-    return RecordedRun(f"run {repeat}", {**where, "repeat": repeat, **labels}, {}, reason, diverged, curve)
+    configuration = {"rate": 0.01, "stopping": {"maximum": maximum}}
+    return RecordedRun(
+        f"run {repeat}", {**where, "repeat": repeat, **labels}, configuration, reason, diverged, curve
+    )

@@ -98,6 +98,12 @@ def test_runs_end_by_an_epoch_or_not(lengths: tuple[int, ...], verdict: str) -> 
     assert verdict_on(EndsBy("bold", 30)).verdict == "undecided"
 
 
+def test_runs_that_were_never_to_go_that_far_prove_nothing() -> None:
+    run = a_recorded_run(repeat=0, errors=[0.1] * 10, maximum=10)
+    judgment = verdict_on(EndsBy("bold", 30), runs=[run])
+    assert (judgment.verdict, judgment.why) == ("undecided", "No run was allowed to go beyond epoch 10.")
+
+
 def test_what_is_not_tested_says_why() -> None:
     judgment = verdict_on(NotTested("it was cold"))
     assert (judgment.verdict, judgment.why) == ("undecided", "Not tested here: it was cold.")

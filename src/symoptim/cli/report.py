@@ -22,11 +22,12 @@ def report(
 
 def show_report(folder: Path, show: Callable[[Summary], Table]) -> None:
     """Write a folder's report, print one view of it and the verdicts, and say where the page is."""
-    summary, judgments, paths = write_report(folder)
+    summary, judgments, (page, *others) = write_report(folder)
     console = Console()
     console.print(show(summary))
-    console.print(verdicts_table(judgments))
-    tell_written(console, paths)
+    console.print(verdicts_table(judgments, quick=summary.experiment.configuration["profile"] == "quick"))
+    tell_written(console, others)
+    console.print(f"the page, to open in a browser: {page}", highlight=False, markup=False, soft_wrap=True)
 
 
 def tell_written(console: Console, paths: Sequence[Path]) -> None:

@@ -51,9 +51,11 @@ def trajectories_table(summary: Summary) -> Table:
 STYLES = {"held": "green", "not held": "red", "undecided": "dim"}
 
 
-def verdicts_table(judgments: Sequence[Judgment]) -> Table:
+def verdicts_table(judgments: Sequence[Judgment], *, quick: bool) -> Table:
     """The paper's claims and what became of them."""
-    table = Table("", "claim of the paper", "verdict", "why", title="The paper's claims, judged")
+    caption = "judged on a smaller experiment, with few repeats" if quick else None
+    title = "The paper's claims, judged"
+    table = Table("", "claim of the paper", "verdict", "why", title=title, caption=caption)
     for judgment in judgments:
         verdict = Text(judgment.verdict, style=STYLES[judgment.verdict])
         table.add_row(str(judgment.claim.number), judgment.claim.text, verdict, judgment.why)

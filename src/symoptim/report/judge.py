@@ -171,6 +171,10 @@ def _ends_by(claim: Claim, rule: EndsBy, runs: Sequence[RecordedRun]) -> Judgmen
     ended = [r for r in runs if r.labels["schedule"] == rule.schedule and r.has_ended and r.curve]
     if not ended:
         return Judgment(claim, "undecided", "The records lack the runs it is about.", "", ())
+    longest = max(run.configuration["stopping"]["maximum"] for run in ended)
+    if longest <= rule.epoch:
+        why = f"No run was allowed to go beyond epoch {longest}."
+        return Judgment(claim, "undecided", why, "", ())
     lengths = [len(run.curve) for run in ended]
     within = sum(length <= rule.epoch for length in lengths)
     why = f"{within} of {len(ended)} runs ended by epoch {rule.epoch}, the last at epoch {max(lengths)}."
