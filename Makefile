@@ -21,8 +21,8 @@ setup: .venv/ready
 	touch $@
 
 reproduce: setup
-	$(BIN)/symoptim reproduce invariance --out results/quick
-	$(BIN)/symoptim reproduce table2 --profile quick --out results/quick
+	$(BIN)/symoptim reproduce invariance
+	$(BIN)/symoptim reproduce table2 --profile quick
 
 test: setup
 	$(BIN)/python -m pytest --cov --cov-report=term

@@ -18,10 +18,26 @@ def an_experiment(
         "architectures": ["arch1", "arch2"],
         "updates": ["b-sgd", "sm", "un"],
         "rates": [0.01, 0.001],
+        "selection_epochs": 50,
+        "selection_train": 1000,
+        "selection_validation": 500,
+        "train": 50000,
+        "validation": 10000,
+        "batch": 100,
+        "exponential": {"decay": 0.95},
+        "bold": {"grow": 1.1, "shrink": 0.5},
+        "stopping": {"minimum": 25, "maximum": 60, "train_error": 1e-5, "lookback": 5, "change": 1e-5},
+        "classifier": "rows",
         **protocol,
     }
     names = {"b-sgd": "B-SGD", "sm": "SM", "un": "UN"}
-    configuration = {"data": data, "profile": "paper", "titles": titles or names, "protocol": asked}
+    configuration = {
+        "data": data,
+        "digest": "abc",
+        "profile": "paper",
+        "titles": titles or names,
+        "protocol": asked,
+    }
     session = {
         "begun": "2026-01-01T00:00:00+00:00",
         "seconds": 61.4,
@@ -29,6 +45,8 @@ def an_experiment(
         "commit": None,
         "code": "abc",
         "python": "3.11",
+        "platform": "Linux",
+        "cores": 2,
     }
     return RecordedExperiment("mnist", configuration, "cpu", "2.13.0", None, (session,))
 

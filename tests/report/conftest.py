@@ -29,7 +29,8 @@ def undisturbed_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("records") / "records.sqlite"
     with Records(path, torch=torch.__version__, device="cpu") as records:
         titles = {"sm": "SM", "adamw": "AdamW"}
-        configuration = {"profile": "quick", "data": "digits", "protocol": SMALL.as_dict(), "titles": titles}
+        configuration = {"profile": "quick", "data": "digits", "digest": "abc", "titles": titles}
+        configuration |= {"protocol": SMALL.as_dict()}
         records.begin("mnist", configuration)
         Experiment(SMALL, small_data(torch.float32), torch.device("cpu"), records, Silent()).carry_out()
     return path

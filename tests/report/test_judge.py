@@ -60,6 +60,11 @@ def test_missing_runs_leave_a_claim_undecided() -> None:
     )
 
 
+def test_spreads_of_fewer_than_four_runs_are_not_compared() -> None:
+    few = {A: [0.01, 0.02, 0.03], B: [0.02, 0.02, 0.021]}
+    assert verdict_on((LowerSpread(B, A),), few).why == "The records lack the runs it is about."
+
+
 def test_comparisons_are_corrected_as_one_family() -> None:
     weak = {A: sample(0.0200, seed=3), B: sample(0.0195, seed=4), C: sample(0.02, seed=5)}
     alone = verdict_on((LowerMean(B, A),), weak)
@@ -95,6 +100,16 @@ def test_closeness_is_proved_disproved_or_open() -> None:
 def test_runs_end_by_an_epoch_or_not(lengths: tuple[int, ...], verdict: str) -> None:
     runs = [a_recorded_run(repeat=k, errors=[0.1] * length) for k, length in enumerate(lengths)]
     assert verdict_on(EndsBy("bold", 30), runs=runs).verdict == verdict
+    other = a_recorded_run(repeat=9, errors=[0.1] * 60, update="adamw")
+    decay = a_recorded_run(repeat=9, errors=[0.1] * 60, schedule="exponential")
+    assert verdict_on(EndsBy("bold", 30), runs=[*runs, other, decay]).verdict == verdict
+
+
+@pytest.mark.parametrize(("length", "verdict"), [(20, "undecided"), (45, "not held")])
+def test_a_run_under_way_decides_only_by_being_too_long(length: int, verdict: str) -> None:
+    ended = a_recorded_run(repeat=0, errors=[0.1] * 26)
+    running = a_recorded_run(repeat=1, errors=[0.1] * length, reason=None)
+    assert verdict_on(EndsBy("bold", 30), runs=[ended, running]).verdict == verdict
     assert verdict_on(EndsBy("bold", 30)).verdict == "undecided"
 
 
@@ -120,9 +135,9 @@ def test_the_claims_are_the_papers_thirteen_about_cells_it_has() -> None:
                 assert comparison.lower != comparison.higher
 
 
-def test_the_papers_own_means_agree_with_its_claims_about_means() -> None:
-    """Claims 1, 4, 5, 7 and 9 are read off the paper's table: there they have to be true."""
+def test_the_claims_read_off_the_papers_table_are_true_of_it() -> None:
     exact = {key: sample(printed.mean, 1e-7, seed=k) for k, (key, printed) in enumerate(TABLE2.items())}
-    for judgment in judge(CLAIMS, exact, []):
-        if judgment.claim.number in (4, 5, 9):
-            assert judgment.verdict == "held", judgment.claim
+    verdicts = {judgment.claim.number: judgment.verdict for judgment in judge(CLAIMS, exact, [])}
+    assert {number for number, verdict in verdicts.items() if verdict == "held"} >= {3, 4, 5, 7, 8, 9, 10}
+    # For UN with exponential decay the paper's own Arch2 is above its Arch1.
+    assert verdicts[1] == verdicts[2] == "not held"

@@ -60,10 +60,27 @@ def test_p_values_of_equal_samples_are_uniform() -> None:
     assert 75 < below < 125  # 100 expected, 8.7 standard deviation
 
 
-def test_samples_without_variance_are_decided_by_their_values() -> None:
-    assert compare_means([1.0, 1.0], [1.0, 1.0]).p == 1.0
-    assert compare_means([1.0, 1.0], [2.0, 2.0]).p == 0.0
-    assert compare_spreads([1.0, 1.0], [2.0, 2.0]).p == 1.0
+def test_samples_without_variance_decide_nothing() -> None:
+    for second in ([1.0, 1.0], [2.0, 2.0]):
+        assert compare_means([1.0, 1.0], second).p == 1.0
+        assert compare_spreads([1.0, 1.0], second).p == 1.0
+
+
+def test_the_effect_is_in_units_of_the_pooled_deviation() -> None:
+    # Variances 1 and 4 with 2 and 3 degrees of freedom: pooled (2 * 1 + 3 * 4) / 5.
+    found = compare_means([1.0, 2.0, 3.0], [10.0, 10.0, 13.0, 13.0, 11.5][:4])
+    pooled = math.sqrt((2 * 1.0 + 3 * 3.0) / 5)
+    assert found.effect == pytest.approx((2.0 - 11.5) / pooled)
+
+
+def test_spreads_are_compared_by_the_distances_from_the_medians() -> None:
+    """Brown and Forsythe's test of two groups is Student's, on the distances from the medians."""
+    stats = pytest.importorskip("scipy.stats")
+    one, other = [1.0, 2.0, 4.0, 8.0, 9.0], [3.0, 3.5, 5.0, 3.0, 4.5, 9.0]
+    distances = [[abs(x - sorted(s)[len(s) // 2]) for x in s] for s in (one,)]
+    middle = (sorted(other)[2] + sorted(other)[3]) / 2
+    distances.append([abs(x - middle) for x in other])
+    assert compare_spreads(one, other).p == pytest.approx(stats.ttest_ind(*distances).pvalue)
 
 
 def test_spreads_are_told_apart_whatever_the_means() -> None:
@@ -75,12 +92,24 @@ def test_spreads_are_told_apart_whatever_the_means() -> None:
     assert found.effect == pytest.approx(0.2, rel=0.5)
 
 
-def test_means_closer_than_the_margin_are_close_and_others_are_not_proved_to_be() -> None:
+def test_means_are_closer_than_the_margin_or_farther_or_it_is_open() -> None:
     dice = random.Random(2)
     near, same, far = ([dice.gauss(mean, 0.001) for _ in range(20)] for mean in (0.02, 0.0205, 0.025))
-    assert compare_with_margin(near, same, 0.002).p < 0.01
-    assert compare_with_margin(near, far, 0.002).p > 0.9
-    assert compare_with_margin(near, far, 0.010).p < 0.01
+    for second, margin, closer in ((same, 0.002, True), (far, 0.002, False), (far, 0.010, True)):
+        difference, favors = compare_with_margin(near, second, margin)
+        assert difference.p < 0.01
+        assert favors is closer
+        assert difference.value == compare_means(near, second).value
+    assert compare_with_margin(near, far, 0.005)[0].p > 0.1
+
+
+def test_closeness_errs_at_the_margin_as_often_as_it_may() -> None:
+    dice = random.Random(3)
+    wrong = 0
+    for _ in range(400):
+        one, other = ([dice.gauss(mean, 1) for _ in range(10)] for mean in (0, 1))
+        wrong += compare_with_margin(one, other, 1.0)[0].p < 0.10
+    assert 20 < wrong < 60  # 40 expected, 6 standard deviation
 
 
 def test_holm_steps_down_and_never_lets_a_later_p_be_smaller() -> None:

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from symoptim.report.style import BLUE, ORANGE, pyplot, save
+from symoptim.report.style import BLUE, DARK_ORANGE, pyplot, save
 
-WIDTH, CLASSES, INPUTS = 64, 10, 784
+WIDTH, CLASSES = 64, 10
 
 
 class Block(NamedTuple):
@@ -16,48 +16,50 @@ class Block(NamedTuple):
     scaling: str = ""
 
 
-def _hidden(layer: int, normalized: bool, scaling: str) -> list[Block]:
-    inputs = INPUTS if layer == 1 else WIDTH // 2
+def _hidden(layer: int, inputs: int, normalized: bool, scaling: str) -> list[Block]:
     blocks = [Block(f"$W_{layer}$", rf"${WIDTH} \times {inputs}$", scaling)]
     if normalized:
         blocks.append(Block("batch\nnorm", r"$\gamma, \beta$", "unchanged"))
     return [*blocks, Block("ReLU", ""), Block("max of\npairs", f"{WIDTH} → {WIDTH // 2}")]
 
 
-ARCH1 = [
-    Block("$x$", str(INPUTS)),
-    *_hidden(1, False, "one scale:\n" + r"$\times\ \alpha_0$"),
-    *_hidden(2, False, "rows, in pairs:\n" + r"$\times\ \beta_1, \beta_1, \beta_2, \beta_2 \ldots$"),
-    Block(
-        r"$\theta$",
-        rf"${CLASSES} \times {WIDTH // 2}$",
-        "columns:\n" + r"$\div\ \beta_1, \beta_2 \ldots$ and $\div\ \alpha_0$",
-    ),
-    Block("soft-\nmax", ""),
-]
-ARCH2 = [
-    Block("$x$", str(INPUTS)),
-    *_hidden(1, True, "every row:\n" + r"$\times\ \alpha_1, \alpha_2 \ldots$"),
-    *_hidden(2, True, "every row:\n" + r"$\times\ \beta_1, \beta_2 \ldots$"),
-    Block(r"$\theta$", rf"${CLASSES} \times {WIDTH // 2}$", "unchanged"),
-    Block("soft-\nmax", ""),
-]
-DRAWINGS = {"Arch1": ARCH1, "Arch2": ARCH2}
+def _arch1(inputs: int) -> list[Block]:
+    pairs = "rows, in pairs:\n" + r"$\times\ \beta_1, \beta_1, \beta_2, \beta_2 \ldots$"
+    outgoing = "columns:\n" + r"$\div\ \beta_1, \beta_2 \ldots$ and $\div\ \alpha_0$"
+    return [
+        Block("$x$", str(inputs)),
+        *_hidden(1, inputs, False, "one scale:\n" + r"$\times\ \alpha_0$"),
+        *_hidden(2, WIDTH // 2, False, pairs),
+        Block(r"$\theta$", rf"${CLASSES} \times {WIDTH // 2}$", outgoing),
+        Block("soft-\nmax", ""),
+    ]
 
 
-def draw_architectures(path: Path) -> list[Path]:
+def _arch2(inputs: int) -> list[Block]:
+    return [
+        Block("$x$", str(inputs)),
+        *_hidden(1, inputs, True, "every row:\n" + r"$\times\ \alpha_1, \alpha_2 \ldots$"),
+        *_hidden(2, WIDTH // 2, True, "every row:\n" + r"$\times\ \beta_1, \beta_2 \ldots$"),
+        Block(r"$\theta$", rf"${CLASSES} \times {WIDTH // 2}$", "unchanged"),
+        Block("soft-\nmax", ""),
+    ]
+
+
+def draw_architectures(path: Path, *, inputs: int = 784) -> list[Path]:
     """Draw both networks, two layers deep, one below the other.
 
     Args:
         path: of the files, without ending.
+        inputs: number of pixels.
 
     Returns:
         The files.
     """
     plt = pyplot()
-    figure, grid = plt.subplots(len(DRAWINGS), 1, figsize=(11, 4.2), layout="constrained")
-    for axes, (name, blocks) in zip(grid, DRAWINGS.items(), strict=True):
-        axes.set_xlim(-0.7, max(map(len, DRAWINGS.values())) - 0.3)
+    drawings = {"Arch1": _arch1(inputs), "Arch2": _arch2(inputs)}
+    figure, grid = plt.subplots(len(drawings), 1, figsize=(11, 4.2), layout="constrained")
+    for axes, (name, blocks) in zip(grid, drawings.items(), strict=True):
+        axes.set_xlim(-0.7, max(map(len, drawings.values())) - 0.3)
         axes.set_ylim(-1.25, 0.95)
         axes.axis("off")
         axes.text(-0.38, 0.65, name, fontsize=13, fontweight="bold")
@@ -86,7 +88,7 @@ def _draw_block(axes: Any, x: float, block: Block) -> None:
     axes.add_patch(box)
     axes.text(x, 0.12 if block.detail else 0, block.title, ha="center", va="center", fontsize=11)
     axes.text(x, -0.27, block.detail, ha="center", va="center", fontsize=8)
-    style: dict[str, Any] = {"color": ORANGE, "fontweight": "bold"} if moves else {"alpha": 0.6}
+    style: dict[str, Any] = {"color": DARK_ORANGE, "fontweight": "bold"} if moves else {"alpha": 0.6}
     axes.text(x, -0.66, block.scaling, ha="center", va="top", fontsize=8.5, **style)
 
 

@@ -1,7 +1,7 @@
 """What the paper claims about its MNIST experiments, as data: to add a claim, add a record.
 
-A claim is a sentence and the comparisons it stands or falls with. Each comparison is between two cells of
-Table 2, about their means or their standard deviations; :mod:`.judge` tests them all as one family.
+A claim is a sentence and the comparisons it stands or falls with, each between two cells of Table 2, about
+their means or their standard deviations; :mod:`.judge` tests them all as one family.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,9 @@ INVARIANT = ("sm", "un")
 
 NAMES = {"b-sgd": "B-SGD", "sm": "SM", "un": "UN"}
 
-MARGIN = 0.002
-"""Errors that differ by less than this "differ little": about the paper's smallest standard deviation."""
+MARGIN = 0.003
+"""Errors that differ by less than this "differ little": in the paper's own table, of which it says so, 2 and
+4 layers differ by up to .0024 on Arch2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +114,17 @@ def _arch1(depth: int, schedule: str, update: str) -> Key:
     return Key(depth, schedule, "arch1", update)
 
 
+def _all_cells(depth: int) -> Iterator[Key]:
+    for schedule in SCHEDULES:
+        for update in UPDATES:
+            yield _arch1(depth, schedule, update)
+            yield _arch2(depth, schedule, update)
+
+
 _ARCH2_BELOW_ARCH1 = [(_arch2(*row, update), _arch1(*row, update)) for row in _rows() for update in UPDATES]
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        1,
-        "Arch2 is significantly better than Arch1.",
-        tuple(LowerMean(*pair) for pair in _ARCH2_BELOW_ARCH1),
-    ),
+    Claim(1, "Arch2 is significantly better than Arch1.", tuple(LowerMean(*p) for p in _ARCH2_BELOW_ARCH1)),
     Claim(
         2,
         "Arch1 has high means and large deviations for all three updates.",
@@ -159,11 +163,11 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim(
         6,
-        "On Arch2 both mean and deviation are lower for SM and UN than for B-SGD.",
+        "On Arch2 with the bold driver both mean and deviation are lowest for SM and UN.",
         tuple(
-            kind(_arch2(*row, update), _arch2(*row, "b-sgd"))
+            kind(_arch2(depth, "bold", update), _arch2(depth, "bold", "b-sgd"))
             for kind in (LowerMean, LowerSpread)
-            for row in _rows()
+            for depth in DEPTHS
             for update in INVARIANT
         ),
     ),
@@ -183,11 +187,8 @@ CLAIMS: tuple[Claim, ...] = (
             LowerMean(_arch2(depth, "bold", update), other)
             for depth in DEPTHS
             for update in INVARIANT
-            for other in (
-                _arch2(depth, "exponential", update),
-                _arch2(depth, "bold", "b-sgd"),
-                _arch2(depth, "exponential", "b-sgd"),
-            )
+            for other in _all_cells(depth)
+            if other not in [_arch2(depth, "bold", best) for best in INVARIANT]
         ),
     ),
     Claim(

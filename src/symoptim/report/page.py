@@ -5,13 +5,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from symoptim.errors import RecordsError
 from symoptim.records.pairs import from_csv
-from symoptim.report import views
+from symoptim.report import captions, tallies, views
 from symoptim.report.architectures import draw_architectures
-from symoptim.report.claims import CLAIMS, MARGIN, LowerSpread, describe
+from symoptim.report.claims import (
+    CLAIMS,
+    MARGIN,
+    Claim,
+    CloseMeans,
+    Comparison,
+    LowerMean,
+    LowerSpread,
+    describe,
+)
 from symoptim.report.figures import draw_trajectories
 from symoptim.report.invariance import draw_pairs
 from symoptim.report.judge import Judged, Judgment, judge
+from symoptim.report.paper import TABLE2
 from symoptim.report.statistics import mean_interval
 from symoptim.report.style import inline_svg
 from symoptim.report.summary import Summary, provenance_facts
@@ -52,9 +63,10 @@ def render(summary: Summary, judgments: Sequence[Judgment], folder: Path) -> str
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True
     )
-    rates, rate_rows = views.chosen_rates(summary)
+    asked = summary.experiment.configuration
+    rates, rate_rows = tallies.chosen_rates(summary)
     best = views.best_of_rows(summary.cells)
-    family = {judged.comparison for judgment in judgments for judged in judgment.comparisons}
+    family = {j.comparison for judgment in judgments for j in judgment.comparisons if j.difference}
     return environment.get_template("page.html.j2").render(
         title=TITLE,
         sentences=views.sentences(summary, judgments),
@@ -64,15 +76,40 @@ def render(summary: Summary, judgments: Sequence[Judgment], folder: Path) -> str
         rows=list(_rows(summary.cells, best)),
         judgments=judgments,
         marks=MARKS,
+        papers_own={judgment.claim.number: papers_own(judgment.claim) for judgment in judgments},
         margin=MARGIN,
         family=len(family),
         comparisons=[_comparison(j, judged) for j in judgments for judged in j.comparisons],
         figures=_figures(summary, folder),
         rates=[f"{rate:g}" for rate in rates],
         rate_rows=rate_rows,
-        ending_rows=views.endings(summary),
-        provenance=provenance_facts(summary.experiment),
+        ending_rows=tallies.endings(summary),
+        protocol=captions.protocol_facts(summary),
+        repeats=asked["protocol"]["repeats"],
+        provenance=[
+            *provenance_facts(summary.experiment),
+            ("data", f"{asked['data']}, digest {asked['digest']}"),
+        ],
     )
+
+
+def papers_own(claim: Claim) -> str:
+    """How many comparisons of a claim the paper's own printed numbers agree with."""
+    if not isinstance(claim.evidence, tuple):
+        return ""
+    agree = sum(_printed_agrees(comparison) for comparison in claim.evidence)
+    return f"{agree} of {len(claim.evidence)} agree"
+
+
+def _printed_agrees(comparison: Comparison) -> bool:
+    lower, higher = TABLE2[comparison.lower], TABLE2[comparison.higher]
+    match comparison:
+        case LowerMean():
+            return lower.mean < higher.mean
+        case LowerSpread():
+            return lower.deviation < higher.deviation
+        case CloseMeans():
+            return abs(lower.mean - higher.mean) < MARGIN
 
 
 def _rows(cells: Sequence[Cell], best: set[Cell]) -> Iterator[Mapping[str, Any]]:
@@ -81,18 +118,22 @@ def _rows(cells: Sequence[Cell], best: set[Cell]) -> Iterator[Mapping[str, Any]]
         shown = [
             {
                 "text": pair_text(cell.mean, cell.deviation),
+                "mean": cell.mean,
                 "best": cell in best,
-                "interval": _interval(*mean_interval(cell.errors)),
-                "count": f"n = {len(cell.errors)}" + (f", {cell.remarks}" if cell.remarks else ""),
+                # Of two runs the interval is too wide to tell anything.
+                "interval": _interval(*mean_interval(cell.errors)) if len(cell.errors) > 2 else "",
+                "count": f"n = {len(cell.errors)}, {cell.remarks}" if cell.remarks else "",
                 "paper": pair_text(*cell.paper) if cell.paper else "",
             }
             for cell in row
         ]
-        yield {"title": f"{depth} layers, {SCHEDULES[schedule]}", "cells": shown}
+        yield {"depth": depth, "schedule": SCHEDULES[schedule], "cells": shown}
 
 
 def _interval(low: float, high: float, sign: str = "") -> str:
-    return "" if math.isnan(low) else f"{low:{sign}.4f} to {high:{sign}.4f}"
+    if math.isnan(low):
+        return ""
+    return " to ".join(f"{end:{sign}.4f}".replace("0.", ".", 1) for end in (low, high))
 
 
 def _comparison(judgment: Judgment, judged: Judged) -> Mapping[str, Any]:
@@ -114,18 +155,19 @@ def _comparison(judgment: Judgment, judged: Judged) -> Mapping[str, Any]:
 def _figures(summary: Summary, folder: Path) -> list[Figure]:
     titles = summary.experiment.configuration["titles"]
     _, curves = draw_trajectories(summary.panels, titles, folder / "trajectories")
-    _, networks = draw_architectures(folder / "architectures")
+    inputs = 64 if summary.experiment.configuration["data"] == "digits" else 784
+    _, networks = draw_architectures(folder / "architectures", inputs=inputs)
     return [
         Figure(
             "trajectories",
             "Trajectories",
-            inline_svg(curves),
-            views.trajectories_caption(summary.panels, summary.cells, titles),
+            inline_svg(curves, "Test error over the epochs"),
+            captions.trajectories_caption(summary.panels, summary.cells, titles),
         ),
         Figure(
             "architectures",
             "The networks and their symmetries",
-            inline_svg(networks),
+            inline_svg(networks, "Arch1 and Arch2 as boxes, with their scales"),
             "The scales marked on the filled weights can be any positive numbers: the network computes the "
             "same function. SM trains alike from all of them, UN from all of Arch2's, plain SGD from none.",
         ),
@@ -135,10 +177,16 @@ def _figures(summary: Summary, folder: Path) -> list[Figure]:
 
 def _invariance(folder: Path) -> Figure:
     title = "Two scalings of one network"
-    path = folder / INVARIANCE
-    if not path.exists():
+    # Beside the records, or where the command puts it when it is not told.
+    places = (folder / INVARIANCE, folder.parent / "invariance" / INVARIANCE)
+    path = next((place for place in places if place.exists()), None)
+    if path is None:
         caption = f"Not there: symoptim reproduce invariance --out {folder}, then symoptim report {folder}."
         return Figure("invariance", title, "", caption)
     pairs = from_csv(path.read_text(encoding="utf-8"))
-    _, drawing = draw_pairs(pairs, folder / "invariance", caption=views.INVARIANCE_WORDS)
-    return Figure("invariance", title, inline_svg(drawing), views.invariance_caption(pairs))
+    if not pairs:
+        raise RecordsError(f"{path} is empty: remove it, or run symoptim reproduce invariance again")
+    _, drawing = draw_pairs(pairs, folder / "invariance", caption=captions.INVARIANCE_WORDS)
+    return Figure(
+        "invariance", title, inline_svg(drawing, "Pairs of loss curves"), captions.invariance_caption(pairs)
+    )

@@ -48,7 +48,8 @@ def compare_means(first: Sequence[float], second: Sequence[float]) -> Difference
     """
     value = statistics.fmean(first) - statistics.fmean(second)
     if statistics.pvariance(first) == 0 == statistics.pvariance(second):
-        return Difference(value, value, value, 1.0 if value == 0 else 0.0, math.copysign(math.inf, value))
+        # Without any variance no test can tell chance from difference.
+        return Difference(value, math.nan, math.nan, 1.0, math.nan)
     test = _scipy().ttest_ind(first, second, equal_var=False)
     interval = test.confidence_interval(0.95)
     return Difference(
@@ -72,23 +73,38 @@ def mean_interval(sample: Sequence[float]) -> tuple[float, float]:
 def compare_spreads(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Brown and Forsythe's comparison of two standard deviations; the effect is their ratio."""
     deviations = statistics.stdev(first), statistics.stdev(second)
-    ratio = deviations[0] / deviations[1] if deviations[1] else math.inf
-    same = len(set(first)) == len(set(second)) == 1
+    ratio = deviations[0] / deviations[1] if deviations[1] else math.nan
+    same = deviations == (0, 0)
     p = 1.0 if same else float(_scipy().levene(first, second, center="median").pvalue)
     return Difference(deviations[0] - deviations[1], math.nan, math.nan, p, ratio)
 
 
-def compare_with_margin(first: Sequence[float], second: Sequence[float], margin: float) -> Difference:
-    """Is the difference of two means smaller than ``margin``? A small p says that it is."""
-    shown = compare_means(first, second)
-    above = compare_means([x + margin for x in first], second)
-    below = compare_means([x - margin for x in first], second)
-    # The one-sided halves of the two-sided p; on the wrong side of the margin the other half.
-    one_sided = (
-        above.p / 2 if above.value > 0 else 1 - above.p / 2,
-        below.p / 2 if below.value < 0 else 1 - below.p / 2,
-    )
-    return shown._replace(p=max(one_sided))
+def compare_with_margin(
+    first: Sequence[float], second: Sequence[float], margin: float
+) -> tuple[Difference, bool]:
+    """Is the difference of two means smaller than ``margin``, or larger?
+
+    Both are tested, smaller by two one-sided tests; the better p counts, doubled for there being two.
+
+    Args:
+        first: a sample of at least two.
+        second: another one.
+        margin: above 0.
+
+    Returns:
+        The difference, and whether its p speaks for smaller.
+    """
+    above_minus = _above([x + margin for x in first], second)  # p of: difference > -margin
+    below_plus = 1 - _above([x - margin for x in first], second)  # p of: difference < margin
+    closer = max(above_minus, below_plus)
+    farther = 1 - closer
+    return compare_means(first, second)._replace(p=min(1.0, 2 * min(closer, farther))), closer < farther
+
+
+def _above(first: Sequence[float], second: Sequence[float]) -> float:
+    """One-sided p of ``mean(first) > mean(second)``."""
+    found = compare_means(first, second)
+    return found.p / 2 if found.value > 0 else 1 - found.p / 2
 
 
 def _pooled(first: Sequence[float], second: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ from symoptim.records.files import require_folder
 
 # Okabe and Ito's palette, which color-blind readers can tell apart.
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
+DARK_ORANGE = "#A84300"  # for small letters, which need more contrast
 _COLORS = {"b-sgd": ORANGE, "sm": BLUE, "un": GREEN, "adamw": PURPLE, "invariant-adamw": AMBER}
 
 # A color nobody would choose, put where ink is meant; in pages it becomes the color of the text around it.
@@ -59,7 +60,16 @@ def save(figure: Any, path: Path) -> list[Path]:
     return paths
 
 
-def inline_svg(path: Path) -> str:
-    """An SVG file as a piece of HTML: without its header, its ink in the color of the text around it."""
+def inline_svg(path: Path, label: str) -> str:
+    """An SVG file as a piece of HTML: without its header, its ink in the color of the text around it.
+
+    Args:
+        path: the file.
+        label: what the drawing shows, for those who cannot see it.
+
+    Returns:
+        The SVG element.
+    """
     text = path.read_text(encoding="utf-8")
-    return text[text.index("<svg") :].replace(_INK, "currentColor")
+    named = text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return named.replace(_INK, "currentColor")

@@ -62,6 +62,10 @@ def provenance_facts(experiment: RecordedExperiment) -> list[tuple[str, str]]:
             f"{experiment.seconds:.0f} s in {len(experiment.sessions)} session(s), begun {first['begun']}, "
             f"finished {experiment.finished or 'not yet'}",
         ),
-        ("device", f"{experiment.device}; torch {experiment.torch}; Python {first['python']}"),
+        (
+            "device",
+            f"{experiment.device}; torch {experiment.torch}; Python {first['python']}; {first['platform']}, "
+            f"{first['cores']} cores",
+        ),
         ("code", f"commit {first['commit'] or 'unknown'}, digest {first['code']}"),
     ]

@@ -1,0 +1,1 @@
+"""Semantic segmentation: classes, scores, losses and pictures of CamVid."""
