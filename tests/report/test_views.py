@@ -36,9 +36,9 @@ def test_sentences_say_what_was_done_and_what_came_out() -> None:
     done, compared, judged = views.sentences(summary, judge_summary(summary))
     assert done.startswith("48 networks were trained on MNIST by the paper's protocol in full: 2 repeats")
     assert compared == (
-        "The lowest mean test error is 0.0171, of 2-layer Arch2 with B-SGD and exp. decay; of 24 means 15 are "
-        "within the paper's mean ± one standard deviation, 9 below and 0 above, and 24 of the deviations are "
-        "smaller than the paper's."
+        "The lowest mean test error is 0.0171, of 2-layer Arch2 with B-SGD and exp. decay; of 24 means 15 "
+        "are within the paper's mean ± one standard deviation, 9 below and 0 above, and 24 of the deviations "
+        "are smaller than the paper's."
     )
     assert judged.endswith("stay undecided, 2 of which were not tested.")
 

@@ -46,8 +46,8 @@ def _comparison(summary: Summary) -> list[str]:
     narrow = sum(cell.deviation < paper.deviation for cell, paper in compared)
     return [
         f"{said}; of {len(compared)} means {len(compared) - above - below} are within the paper's mean ± one "
-        f"standard deviation, {below} below and {above} above, and {narrow} of the deviations are smaller than "
-        "the paper's."
+        f"standard deviation, {below} below and {above} above, and {narrow} of the deviations are smaller "
+        "than the paper's."
     ]
 
 
