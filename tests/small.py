@@ -7,6 +7,7 @@ from torch import nn
 
 from symoptim.data.split import Split
 from symoptim.engine.run import Constant, FixedEpochs, Run, Schedule, Stopping
+from symoptim.engine.training import Ensemble, Result
 from symoptim.models import arch1, arch2
 
 PIXELS = 12
@@ -47,3 +48,12 @@ def small_network(architecture: str = "arch2", dtype: torch.dtype = torch.float6
     """Factory of a 2-layer network for the small data."""
     make = {"arch1": arch1, "arch2": arch2}[architecture]
     return lambda: make(2, inputs=PIXELS, width=8, classes=4).to(dtype)
+
+
+def train(ensemble: Ensemble) -> dict[str, list[Result]]:
+    """Train all runs to their end; every epoch of every run."""
+    results: dict[str, list[Result]] = {name: [] for name in ensemble.runs}
+    while ensemble.is_running:
+        for name, result in ensemble.train_epoch().items():
+            results[name].append(result)
+    return results

@@ -24,7 +24,7 @@ LAYERS: dict[str, set[str]] = {
     "data": {"errors"},
     "geometry": set(),
     "updates": {"geometry"},
-    "segmentation": {"errors"},
+    "segmentation": {"engine", "errors"},
     "schedules": {"errors"},
     "routing": {"errors", "geometry"},
     "models": {"errors", "geometry", "routing"},

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import symoptim
-from small import a_run, small_data, small_network
+from small import a_run, small_data, small_network, train
 from symoptim.data.split import Split
 from symoptim.engine.numerics import derive_seed, seeded
 from symoptim.engine.registry import UPDATES
@@ -51,14 +51,6 @@ def losses_of_a_plain_loop(
             total += loss.item()
         losses.append(total / run.train)
     return losses
-
-
-def train(ensemble: Ensemble) -> dict[str, list[Result]]:
-    results: dict[str, list[Result]] = {name: [] for name in ensemble.runs}
-    while ensemble.is_running:
-        for name, result in ensemble.train_epoch().items():
-            results[name].append(result)
-    return results
 
 
 def losses(results: list[Result]) -> list[float]:

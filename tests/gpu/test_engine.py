@@ -5,11 +5,11 @@ import io
 import pytest
 import torch
 
-from small import a_run, small_data, small_network
+from small import a_run, small_data, small_network, train
 from symoptim.engine.registry import UPDATES, Pure
 from symoptim.engine.run import Bold, EarlyStopping, FixedEpochs, Run
 from symoptim.engine.shuffle import permutations
-from symoptim.engine.training import Ensemble, Result
+from symoptim.engine.training import Ensemble
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,14 +28,6 @@ def runs() -> dict[str, Run]:
 
 def ensemble_on(device: str, architecture: str = "arch2", dtype: torch.dtype = torch.float64) -> Ensemble:
     return Ensemble(runs(), small_network(architecture, dtype), small_data(dtype), batch=30, device=device)
-
-
-def train(ensemble: Ensemble) -> dict[str, list[Result]]:
-    results: dict[str, list[Result]] = {name: [] for name in ensemble.runs}
-    while ensemble.is_running:
-        for name, result in ensemble.train_epoch().items():
-            results[name].append(result)
-    return results
 
 
 @pytest.mark.parametrize("architecture", ["arch1", "arch2"])
