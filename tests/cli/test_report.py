@@ -1,4 +1,6 @@
 import html
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,12 @@ def test_architectures_are_drawn(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["reproduce", "architectures", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["architectures.png", "architectures.svg"]
+
+
+def test_a_report_needs_no_torch(undisturbed: Path, tmp_path: Path) -> None:
+    (tmp_path / "records.sqlite").write_bytes((undisturbed / "records.sqlite").read_bytes())
+    code = "import sys; sys.modules['torch'] = None; from symoptim.__main__ import main; main()"
+    command = [sys.executable, "-c", code, "report", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert f"the page, to open in a browser: {tmp_path / 'report.html'}" in run.stdout

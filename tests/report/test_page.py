@@ -93,7 +93,7 @@ def test_table_2_has_every_cell_beside_the_papers(tmp_path: Path) -> None:
     assert [row[0] for row in matrix[1:]] == [
         f"{depth} layers, {schedule} " for depth in (2, 4) for schedule in ("exp. decay", "bold driver")
     ]
-    assert all("paper ." in cell for row in matrix[1:] for cell in row[1:])
+    assert all("n = 2" in cell and "paper ." in cell for row in matrix[1:] for cell in row[1:])
     assert ".0191 ±.0001" in matrix[1][1]
 
 

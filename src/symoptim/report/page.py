@@ -122,7 +122,7 @@ def _rows(cells: Sequence[Cell], best: set[Cell]) -> Iterator[Mapping[str, Any]]
                 "best": cell in best,
                 # Of two runs the interval is too wide to tell anything.
                 "interval": _interval(*mean_interval(cell.errors)) if len(cell.errors) > 2 else "",
-                "count": f"n = {len(cell.errors)}, {cell.remarks}" if cell.remarks else "",
+                "count": f"n = {len(cell.errors)}" + (f", {cell.remarks}" if cell.remarks else ""),
                 "paper": pair_text(*cell.paper) if cell.paper else "",
             }
             for cell in row
