@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from symoptim.data.roads import COLORS, VOID, draw_roads, load_roads
+from symoptim.data.classes import CLASSES, VOID
+from symoptim.data.roads import COLORS, draw_roads, load_roads
 from symoptim.errors import OptionError
-from symoptim.segmentation.classes import CLASSES
 
 
 def test_the_same_seed_draws_the_same_scenes_and_another_others() -> None:

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from symoptim.data.classes import CLASSES, VOID
 from symoptim.errors import DataError
-from symoptim.segmentation.classes import CLASSES, VOID
 from symoptim.segmentation.weights import class_weights
 
 

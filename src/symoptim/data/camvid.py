@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from symoptim.data.classes import VOID
 from symoptim.data.files import VARIABLE, given_directory
 from symoptim.data.scenes import Scenes, SceneSplit
 from symoptim.errors import DataError
 
 SPLITS = {"train": "train", "validation": "val", "test": "test"}
-LABELS = 12  # eleven classes, and one for pixels that belong to none
 ENDINGS = (".png", ".webp")
 
 Folder = Path | zipfile.Path
@@ -125,8 +125,8 @@ def _labels(file: Folder) -> Tensor:
     if picture.mode not in ("P", "L"):
         raise DataError(f"{file} has mode {picture.mode}; labels are palette (P) or gray (L) pictures")
     labels = _tensor(picture)
-    if int(labels.max()) >= LABELS:
-        raise DataError(f"{file} has label {int(labels.max())}; labels are 0 to {LABELS - 1}")
+    if int(labels.max()) > VOID:
+        raise DataError(f"{file} has label {int(labels.max())}; labels are 0 to {VOID}")
     return labels
 
 

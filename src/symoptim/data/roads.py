@@ -10,11 +10,11 @@ import math
 import torch
 from torch import Tensor
 
+from symoptim.data.classes import VOID
 from symoptim.data.scenes import Scenes, SceneSplit
 from symoptim.errors import OptionError
 
 SKY, BUILDING, POLE, ROAD, PAVEMENT, TREE, SIGN, FENCE, CAR, PEDESTRIAN = range(10)
-VOID = 11
 COLORS: dict[int, tuple[float, float, float]] = {
     SKY: (0.65, 0.75, 0.9),
     BUILDING: (0.55, 0.4, 0.35),

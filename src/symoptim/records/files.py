@@ -1,10 +1,25 @@
 """Writing results: a file is there whole, or as it was before."""
 
 import contextlib
-from collections.abc import Mapping
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from symoptim.errors import RecordsError
+
+
+def csv_text(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """A table as CSV, with every digit.
+
+    >>> csv_text(["a", "b"], [[1, "x, y"]]).splitlines()
+    ['a,b', '1,"x, y"']
+    """
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return table.getvalue()
 
 
 def require_folder(folder: Path) -> None:

@@ -5,6 +5,8 @@ import io
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from symoptim.records.files import csv_text
+
 COLUMNS = ["architecture", "update", "epoch", "balanced", "rescaled", "relative_gap"]
 
 
@@ -28,15 +30,16 @@ class Pair(NamedTuple):
 
 def to_csv(pairs: Sequence[Pair]) -> str:
     """One line per pair and epoch, with every digit."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for pair in pairs:
-        numbers = zip(pair.balanced, pair.rescaled, pair.gaps, strict=True)
-        writer.writerows(
-            [pair.architecture, pair.update, epoch, *row] for epoch, row in enumerate(numbers, start=1)
-        )
-    return table.getvalue()
+    return csv_text(
+        COLUMNS,
+        [
+            (pair.architecture, pair.update, epoch, *numbers)
+            for pair in pairs
+            for epoch, numbers in enumerate(
+                zip(pair.balanced, pair.rescaled, pair.gaps, strict=True), start=1
+            )
+        ],
+    )
 
 
 def from_csv(text: str) -> list[Pair]:

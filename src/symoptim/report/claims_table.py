@@ -1,9 +1,8 @@
 """Verdicts as Markdown and CSV."""
 
-import csv
-import io
 from collections.abc import Sequence
 
+from symoptim.records.files import csv_text
 from symoptim.report.judge import Judgment
 
 
@@ -18,8 +17,7 @@ def as_markdown(judgments: Sequence[Judgment]) -> str:
 
 def as_csv(judgments: Sequence[Judgment]) -> str:
     """One line per claim, with the effect sizes."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["number", "claim", "verdict", "why", "effect"])
-    writer.writerows([j.claim.number, j.claim.text, j.verdict, j.why, j.effect] for j in judgments)
-    return table.getvalue()
+    return csv_text(
+        ["number", "claim", "verdict", "why", "effect"],
+        ([j.claim.number, j.claim.text, j.verdict, j.why, j.effect] for j in judgments),
+    )

@@ -26,7 +26,7 @@ from symoptim.report.paper import TABLE2
 from symoptim.report.statistics import mean_interval
 from symoptim.report.style import inline_svg
 from symoptim.report.summary import Summary, provenance_facts
-from symoptim.report.table2 import SCHEDULES, Cell, headings, pair_text
+from symoptim.report.table2 import SCHEDULES, Cell, headings, pair_text, rows_of
 
 TITLE = "Symmetry-invariant optimization in deep networks: the MNIST experiments, reproduced"
 MARKS = {"held": "✓", "not held": "✗", "undecided": "?"}
@@ -113,8 +113,7 @@ def _printed_agrees(comparison: Comparison) -> bool:
 
 
 def _rows(cells: Sequence[Cell], best: set[Cell]) -> Iterator[Mapping[str, Any]]:
-    for depth, schedule in dict.fromkeys((cell.key.depth, cell.key.schedule) for cell in cells):
-        row = [cell for cell in cells if (cell.key.depth, cell.key.schedule) == (depth, schedule)]
+    for (depth, schedule), row in rows_of(cells).items():
         shown = [
             {
                 "text": pair_text(cell.mean, cell.deviation),

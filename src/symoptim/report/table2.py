@@ -4,13 +4,12 @@ The test error of a run is the one after its last epoch. Runs that diverged are 
 counted; runs that have not ended are counted as missing. Standard deviations are the sample's (n - 1).
 """
 
-import csv
-import io
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from symoptim.records.files import csv_text
 from symoptim.records.reading import RecordedExperiment, RecordedRun
 from symoptim.report.paper import TABLE2, Key, Printed
 from symoptim.report.statistics import mean_interval
@@ -100,6 +99,14 @@ def _cell(key: Key, title: str, runs: Sequence[RecordedRun], repeats: int, paper
     )
 
 
+def rows_of(cells: Sequence[Cell]) -> dict[tuple[int, str], list[Cell]]:
+    """Cells by depth and schedule: the rows of the paper's table."""
+    rows: dict[tuple[int, str], list[Cell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.key.depth, cell.key.schedule), []).append(cell)
+    return rows
+
+
 class Line(NamedTuple):
     """A line of the table as it is shown: a title, whether it is the paper's, and a text for every column."""
 
@@ -117,8 +124,7 @@ def headings(cells: Sequence[Cell]) -> list[str]:
 def lines(cells: Sequence[Cell]) -> list[Line]:
     """The table line by line, ours and then the paper's where it has one."""
     shown: list[Line] = []
-    for depth, schedule in dict.fromkeys((cell.key.depth, cell.key.schedule) for cell in cells):
-        row = [cell for cell in cells if (cell.key.depth, cell.key.schedule) == (depth, schedule)]
+    for (depth, schedule), row in rows_of(cells).items():
         title = f"{depth} layers, {SCHEDULES[schedule]}"
         shown.append(Line(title, False, tuple(cell.text for cell in row)))
         if any(cell.paper for cell in row):
@@ -139,12 +145,20 @@ def as_markdown(cells: Sequence[Cell]) -> str:
 
 def as_csv(cells: Sequence[Cell]) -> str:
     """One line per cell, with all digits and Student's 95 % interval of the mean."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
     numbers = ["mean", "deviation", "low", "high", "runs", "diverged", "missing"]
-    writer.writerow([*Key._fields, *numbers, "paper_mean", "paper_deviation"])
-    for cell in cells:
-        counts = (len(cell.errors), cell.diverged, cell.missing)
-        interval = mean_interval(cell.errors)
-        writer.writerow([*cell.key, cell.mean, cell.deviation, *interval, *counts, *(cell.paper or ("", ""))])
-    return table.getvalue()
+    return csv_text(
+        [*Key._fields, *numbers, "paper_mean", "paper_deviation"],
+        [
+            [
+                *cell.key,
+                cell.mean,
+                cell.deviation,
+                *mean_interval(cell.errors),
+                len(cell.errors),
+                cell.diverged,
+                cell.missing,
+                *(cell.paper or ("", "")),
+            ]
+            for cell in cells
+        ],
+    )

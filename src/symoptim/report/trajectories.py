@@ -5,13 +5,12 @@ for every update. A run that has stopped no longer counts, and the number still 
 diverged are left out.
 """
 
-import csv
-import io
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from symoptim.records.files import csv_text
 from symoptim.records.reading import RecordedExperiment, RecordedRun
 
 PANELS = (("arch1", "exponential"), ("arch2", "bold"))
@@ -68,9 +67,5 @@ def _points(runs: Sequence[RecordedRun]) -> tuple[Point, ...]:
 
 def as_csv(panels: Iterable[Panel]) -> str:
     """One line per panel and epoch."""
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow([*Panel._fields[:-1], *Point._fields])
-    for panel in panels:
-        writer.writerows([*panel[:-1], *point] for point in panel.points)
-    return table.getvalue()
+    header = [*Panel._fields[:-1], *Point._fields]
+    return csv_text(header, ([*panel[:-1], *point] for panel in panels for point in panel.points))

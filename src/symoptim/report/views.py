@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from symoptim.report.claims import NotTested
 from symoptim.report.judge import Judgment
 from symoptim.report.summary import Summary
-from symoptim.report.table2 import ARCHITECTURES, SCHEDULES, Cell
+from symoptim.report.table2 import ARCHITECTURES, SCHEDULES, Cell, rows_of
 
 DATA_WORDS = {"digits": "scikit-learn's 1,797 digits of 8x8 pixels", "fashion-mnist": "Fashion-MNIST"}
 
@@ -96,8 +96,5 @@ def missing(summary: Summary) -> list[str]:
 
 def best_of_rows(cells: Sequence[Cell]) -> set[Cell]:
     """The cell with the lowest mean of every depth and schedule."""
-    rows: dict[tuple[int, str], list[Cell]] = {}
-    for cell in cells:
-        if cell.errors:
-            rows.setdefault((cell.key.depth, cell.key.schedule), []).append(cell)
+    rows = rows_of([cell for cell in cells if cell.errors])
     return {min(row, key=lambda cell: cell.mean) for row in rows.values()}
