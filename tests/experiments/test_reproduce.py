@@ -120,7 +120,8 @@ def test_full_runs_start_at_the_rate_their_selection_chose(undisturbed: Path) ->
 def test_interrupted_and_taken_up_again_the_records_are_the_same(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, patience: int
 ) -> None:
-    monkeypatch.setattr("symoptim.experiments.reproduce.CHECKPOINT_SECONDS", seconds)
+    monkeypatch.setattr("symoptim.experiments.recording.CHECKPOINT_SECONDS", seconds)
+    monkeypatch.setattr("symoptim.experiments.recording.CHECKPOINT_SHARE", 1e9)
     path = tmp_path / "records.sqlite"
     with pytest.raises(KeyboardInterrupt):
         carry_out(path, patience=patience)

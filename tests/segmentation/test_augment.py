@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from symoptim.data.classes import VOID
 from symoptim.errors import OptionError
-from symoptim.segmentation.augment import Augmentation, augment, chances
+from symoptim.segmentation.augment import CHANCES, Augmentation, augment, chances
 
 
 def a_batch(count: int = 4, height: int = 5, width: int = 7) -> tuple[torch.Tensor, torch.Tensor]:
@@ -13,14 +14,15 @@ def a_batch(count: int = 4, height: int = 5, width: int = 7) -> tuple[torch.Tens
 
 def test_nothing_is_done_unless_asked_for() -> None:
     images, labels = a_batch()
-    found = augment(images, labels, Augmentation(), torch.zeros(4, 3))
+    found = augment(images, labels, Augmentation(), torch.zeros(4, CHANCES))
     assert torch.equal(found[0], images)
     assert torch.equal(found[1], labels)
 
 
 def test_about_half_are_mirrored_and_the_others_are_not() -> None:
     images, labels = a_batch()
-    chance = torch.tensor([[0.0, 0, 0], [0.49, 0, 0], [0.5, 0, 0], [0.99, 0, 0]])
+    chance = torch.zeros(4, CHANCES)
+    chance[:, 0] = torch.tensor([0.0, 0.49, 0.5, 0.99])
     flipped, turned = augment(images, labels, Augmentation(flip=True), chance)
     assert torch.equal(turned[:2], labels[:2].flip(-1))
     assert torch.equal(turned[2:], labels[2:])
@@ -49,7 +51,7 @@ def test_every_place_of_a_crop_occurs() -> None:
 
 def test_a_crop_of_the_whole_image_is_the_image() -> None:
     images, labels = a_batch()
-    whole, same = augment(images, labels, Augmentation(crop=(5, 7)), torch.full((4, 3), 0.999999))
+    whole, same = augment(images, labels, Augmentation(crop=(5, 7)), torch.full((4, CHANCES), 0.999999))
     assert torch.equal(whole, images)
     assert torch.equal(same, labels)
 
@@ -59,7 +61,7 @@ def test_a_crop_of_the_whole_image_is_the_image() -> None:
 )
 def test_a_crop_larger_than_the_image_is_refused(crop: tuple[int, int], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        augment(*a_batch(), Augmentation(crop=crop), torch.zeros(4, 3))
+        augment(*a_batch(), Augmentation(crop=crop), torch.zeros(4, CHANCES))
 
 
 def test_an_empty_crop_is_refused() -> None:
@@ -73,3 +75,48 @@ def test_chances_are_decided_by_seed_epoch_and_image_alone() -> None:
     for other in (chances(3, 5, [8]), chances(2, 4, [8]), chances(3, 4, [9])):
         assert not torch.equal(other[0], together[0])
     assert ((together >= 0) & (together < 1)).all()
+
+
+def zoomed(size: float, *, y: float = 0.5, x: float = 0.5) -> torch.Tensor:
+    """Labels of a 4 x 8 image seen through a window of that size, its place between 0 and 1."""
+    labels = torch.arange(32).reshape(1, 4, 8) % 11
+    images = labels.unsqueeze(1).expand(-1, 3, -1, -1).double()
+    chance = torch.tensor([[0.0, 0, 0, 0.5, x, y]], dtype=torch.float64)
+    seen, found = augment(images, labels, Augmentation(zoom=(size, size)), chance)
+    inside = found != VOID
+    assert (seen[:, 0][inside] - found[inside]).abs().max() <= 10  # the same places, but interpolated
+    return found[0]
+
+
+def test_a_zoom_of_one_is_the_image() -> None:
+    assert torch.equal(zoomed(1.0), torch.arange(32).reshape(4, 8) % 11)
+
+
+def test_a_small_window_is_magnified_wherever_it_is() -> None:
+    labels = torch.arange(32).reshape(4, 8) % 11
+    for y, x, piece in ((0, 0, labels[:2, :4]), (1, 0, labels[2:, :4]), (0, 1, labels[:2, 4:])):
+        whole = piece.repeat_interleave(2, dim=0).repeat_interleave(2, dim=1)
+        assert torch.equal(zoomed(0.5, y=y, x=x), whole)
+
+
+def test_around_an_image_in_a_large_window_nothing_has_a_class() -> None:
+    for y, x, rows, columns in ((0, 0, slice(2), slice(4)), (1, 1, slice(2, 4), slice(4, 8))):
+        found = zoomed(2.0, y=y, x=x)
+        outside = torch.ones(4, 8, dtype=torch.bool)
+        outside[rows, columns] = False
+        assert (found[outside] == VOID).all()
+        assert (found[~outside] != VOID).all()
+
+
+def test_sizes_of_windows_are_spread_over_the_whole_range() -> None:
+    images, labels = torch.zeros(200, 3, 40, 40), torch.zeros(200, 40, 40, dtype=torch.uint8)
+    _, found = augment(images, labels, Augmentation(zoom=(1.0, 2.0)), chances(0, 1, range(200)))
+    shares = (found != VOID).float().mean(dim=(1, 2))  # 1 / size^2
+    assert 0.25 <= shares.min() < 0.3
+    assert 0.9 < shares.max() <= 1.0
+
+
+@pytest.mark.parametrize("zoom", [(0.0, 1.0), (2.0, 1.0)])
+def test_a_zoom_that_is_no_range_is_refused(zoom: tuple[float, float]) -> None:
+    with pytest.raises(OptionError, match="0 < low <= high"):
+        Augmentation(zoom=zoom)

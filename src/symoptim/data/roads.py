@@ -1,8 +1,8 @@
 """Road scenes drawn by a seeded generator: something to segment where CamVid cannot be had.
 
 A scene is drawn back to front, as a painter would: sky, buildings, trees, pavements, road, poles with signs,
-cars, pedestrians. Labels are CamVid's. Every surface has a color, a texture and light of its own, and they
-vary from scene to scene, so that neither color nor place alone gives a class away.
+cars, pedestrians, bicyclists. Labels are CamVid's. Every surface has a color, a texture and light of its
+own, and they vary from scene to scene, so that neither color nor place alone gives a class away.
 """
 
 import math
@@ -14,7 +14,7 @@ from symoptim.data.classes import VOID
 from symoptim.data.scenes import Scenes, SceneSplit
 from symoptim.errors import OptionError
 
-SKY, BUILDING, POLE, ROAD, PAVEMENT, TREE, SIGN, FENCE, CAR, PEDESTRIAN = range(10)
+SKY, BUILDING, POLE, ROAD, PAVEMENT, TREE, SIGN, FENCE, CAR, PEDESTRIAN, BICYCLIST = range(VOID)
 COLORS: dict[int, tuple[float, float, float]] = {
     SKY: (0.65, 0.75, 0.9),
     BUILDING: (0.55, 0.4, 0.35),
@@ -26,6 +26,7 @@ COLORS: dict[int, tuple[float, float, float]] = {
     FENCE: (0.4, 0.3, 0.2),
     CAR: (0.2, 0.25, 0.55),
     PEDESTRIAN: (0.7, 0.5, 0.3),
+    BICYCLIST: (0.3, 0.55, 0.55),
 }
 
 
@@ -92,6 +93,8 @@ def paint_scene(painter: Painter) -> None:
         _paint_car(painter, horizon, center)
     for _ in range(3):
         _paint_pedestrian(painter, horizon)
+    for _ in range(2):
+        _paint_bicyclist(painter, horizon)
 
 
 def _paint_pole(painter: Painter, horizon: float) -> None:
@@ -118,6 +121,17 @@ def _paint_pedestrian(painter: Painter, horizon: float) -> None:
     body = painter.box(foot - 0.8 * height, foot, x - 0.14 * height, x + 0.14 * height)
     head = painter.ellipse(foot - 0.88 * height, x, 0.12 * height, 0.12 * height)
     painter.paint(body | head, PEDESTRIAN)
+
+
+def _paint_bicyclist(painter: Painter, horizon: float) -> None:
+    foot, x = horizon + painter.draw(0.1, 0.35), painter.draw(0.1, 0.9)
+    height = 0.5 * (foot - horizon) + 0.1
+    hub = foot - 0.2 * height
+    wheels = painter.ellipse(hub, x - 0.22 * height, 0.2 * height, 0.17 * height) | painter.ellipse(
+        hub, x + 0.22 * height, 0.2 * height, 0.17 * height
+    )
+    rider = painter.box(foot - 0.85 * height, hub, x - 0.12 * height, x + 0.12 * height)
+    painter.paint(wheels | rider, BICYCLIST)
 
 
 def draw_roads(count: int, *, height: int = 90, width: int = 120, seed: int = 0) -> Scenes:

@@ -1,7 +1,7 @@
 """What one training run is: frozen, printable, and all that its result depends on besides the data."""
 
 from dataclasses import asdict, dataclass
-from typing import get_args
+from typing import Any, get_args
 
 from symoptim.errors import OptionError
 
@@ -36,7 +36,18 @@ class Bold:
             raise OptionError(f"shrink must be in (0, 1), got {self.shrink}")
 
 
-Schedule = Constant | Exponential | Bold
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cosine:
+    """The rate falls along half a cosine, from where it starts to nearly zero in the last of ``epochs``."""
+
+    epochs: int
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise OptionError(f"a cosine needs at least 1 epoch, got {self.epochs}")
+
+
+Schedule = Constant | Exponential | Bold | Cosine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,15 +101,7 @@ class Run:
     validation: int
 
     def __post_init__(self) -> None:
-        for name, value, kinds in (
-            ("schedule", self.schedule, Schedule),
-            ("stopping", self.stopping, Stopping),
-        ):
-            if not isinstance(value, kinds):
-                choices = ", ".join(kind.__name__ for kind in get_args(kinds))
-                raise OptionError(f"{name} must be one of {choices}, got {value!r}")
-        if not 0 < self.rate < float("inf"):
-            raise OptionError(f"rate must be a finite number above 0, got {self.rate}")
+        require_rules(self.rate, self.schedule, self.stopping)
         if self.train < 1 or self.validation < 1:
             raise OptionError(
                 f"train and validation must be at least 1 image, got {self.train} and {self.validation}"
@@ -112,7 +115,22 @@ class Run:
         >>> run.as_dict()["schedule"]
         {'kind': 'Bold', 'grow': 1.1, 'shrink': 0.5}
         """
-        plain = asdict(self)
-        for name in ("schedule", "stopping"):
-            plain[name] = {"kind": type(getattr(self, name)).__name__, **plain[name]}
-        return plain
+        return named_plainly(self, "schedule", "stopping")
+
+
+def named_plainly(record: Any, *alternatives: str) -> dict[str, object]:
+    """A dataclass as plain data, with the class of the fields that can be of several."""
+    plain = asdict(record)
+    for name in alternatives:
+        plain[name] = {"kind": type(getattr(record, name)).__name__, **plain[name]}
+    return plain
+
+
+def require_rules(rate: float, schedule: object, stopping: object) -> None:
+    """Refuse a rate that is no rate, and rules that are none of ours."""
+    for name, value, kinds in (("schedule", schedule, Schedule), ("stopping", stopping, Stopping)):
+        if not isinstance(value, kinds):
+            choices = ", ".join(kind.__name__ for kind in get_args(kinds))
+            raise OptionError(f"{name} must be one of {choices}, got {value!r}")
+    if not 0 < rate < float("inf"):
+        raise OptionError(f"rate must be a finite number above 0, got {rate}")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.data.split import Split
-from symoptim.engine.decisions import Epoch, Outcome, has_diverged, next_rate, why_stop
+from symoptim.engine.decisions import Epoch, Findings, Outcome, has_diverged, next_rate, why_stop
 from symoptim.engine.numerics import full_float32
 from symoptim.engine.run import Run
 from symoptim.engine.stack import Factory
@@ -29,10 +29,11 @@ from symoptim.errors import OptionError
 
 
 class Result(NamedTuple):
-    """One more epoch of a run, and how the run ended if it did."""
+    """One more epoch of a run, how the run ended if it did, and what it left if there is more to tell."""
 
     epoch: Epoch
     outcome: Outcome | None
+    findings: Findings | None = None
 
 
 class Ensemble:

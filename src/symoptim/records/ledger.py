@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from symoptim.errors import RecordsError
+from symoptim.records.findings import Finding, write_findings
 from symoptim.records.store import Plain, Records
 
 
@@ -79,6 +80,7 @@ def write_epoch(
     epochs: Sequence[EpochRow],
     endings: Sequence[Ending],
     state: bytes | None,
+    findings: Sequence[Finding] = (),
 ) -> None:
     """Record an epoch of an ensemble, the runs that ended with it, and perhaps where to go on after it.
 
@@ -88,6 +90,7 @@ def write_epoch(
         epochs: one row for every run that took part.
         endings: of the runs that ended.
         state: a checkpoint after this epoch; the one kept before goes. With the last ending all go.
+        findings: of runs that ended, where there are any.
     """
     with records.writing() as connection:
         connection.executemany("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?)", epochs)
@@ -95,6 +98,7 @@ def write_epoch(
             "UPDATE runs SET epochs = ?, reason = ?, diverged = ?, session = ? WHERE run = ?",
             [(e.epochs, e.reason, e.diverged, records.session, e.run) for e in endings],
         )
+        write_findings(connection, findings)
         if state is not None:
             connection.execute(
                 "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", (ensemble, epochs[0].epoch, state)

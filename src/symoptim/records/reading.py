@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from symoptim.errors import RecordsError
-from symoptim.records.schema import require_ours
+from symoptim.records.schema import VERSION, migrate, require_ours, version_of
 
 
 class RecordedEpoch(NamedTuple):
@@ -32,6 +32,7 @@ class RecordedRun(NamedTuple):
     reason: str | None
     diverged: bool
     curve: tuple[RecordedEpoch, ...]
+    seconds: float | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -57,13 +58,13 @@ class RecordedExperiment(NamedTuple):
 
 @contextmanager
 def reading(path: Path) -> Generator[sqlite3.Connection]:
-    """Open a records file for reading.
+    """Open a records file for reading; it is left as it is.
 
     Args:
         path: the file.
 
     Yields:
-        A connection that cannot write.
+        A connection; to a copy in memory, where the file's tables are of an older version.
 
     Raises:
         RecordsError: there is no such file, or it is not one of ours.
@@ -73,7 +74,13 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             require_ours(connection, path)
-            yield connection
+            if version_of(connection) == VERSION:
+                yield connection
+            else:
+                with closing(sqlite3.connect(":memory:")) as copy:
+                    connection.backup(copy)
+                    migrate(copy)
+                    yield copy
     except sqlite3.DatabaseError as error:
         raise RecordsError(f"{path} is damaged, or no records file ({error})") from error
 
@@ -100,7 +107,8 @@ def read_runs(connection: sqlite3.Connection, phase: str) -> list[RecordedRun]:
     for run, epoch, *numbers in connection.execute(f"SELECT {columns} FROM epochs ORDER BY run, epoch"):
         there = (math.nan if number is None else float(number) for number in numbers)
         curves.setdefault(run, []).append(RecordedEpoch(epoch, *there))
-    rows = connection.execute("SELECT run, labels, configuration, reason, diverged FROM runs ORDER BY rowid")
+    columns = "run, labels, configuration, reason, diverged, seconds"
+    rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid")
     runs = [
         RecordedRun(
             run,
@@ -109,7 +117,8 @@ def read_runs(connection: sqlite3.Connection, phase: str) -> list[RecordedRun]:
             reason,
             bool(diverged),
             tuple(curves.get(run, ())),
+            seconds,
         )
-        for run, labels, configuration, reason, diverged in rows
+        for run, labels, configuration, reason, diverged, seconds in rows
     ]
     return [run for run in runs if run.labels["phase"] == phase]

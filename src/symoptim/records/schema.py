@@ -6,7 +6,7 @@ from pathlib import Path
 from symoptim.errors import RecordsError
 
 APPLICATION = 0x53594D4F  # "SYMO", in SQLite's own field for whose file it is
-VERSION = 1
+VERSION = 2
 """Of the tables below; to be raised, with a migration, by whoever changes them."""
 
 TABLES = """
@@ -33,7 +33,8 @@ CREATE TABLE runs (
     session INTEGER REFERENCES sessions,
     epochs INTEGER,                    -- with all that follows, NULL until the run has ended
     reason TEXT,
-    diverged INTEGER
+    diverged INTEGER,
+    seconds REAL                       -- NULL for runs that trained together
 );
 CREATE TABLE epochs (                  -- NULL stands for NaN, or for what was not measured
     run TEXT NOT NULL REFERENCES runs,
@@ -52,16 +53,51 @@ CREATE TABLE checkpoints (             -- where an unfinished ensemble can be ta
 );
 """
 
+SCENE_TABLES = """
+CREATE TABLE confusions (              -- of a run on scenes that has ended
+    run TEXT NOT NULL REFERENCES runs,
+    part TEXT NOT NULL,                -- train, validation, test
+    counts TEXT NOT NULL,              -- JSON: pixels by true class, then by predicted class
+    PRIMARY KEY (run, part)
+) WITHOUT ROWID;
+CREATE TABLE examples (                -- scenes to look at
+    example TEXT PRIMARY KEY,
+    image BLOB NOT NULL,               -- JPEG
+    truth BLOB NOT NULL                -- gray PNG of labels
+);
+CREATE TABLE predictions (             -- what a run that has ended made of them
+    run TEXT NOT NULL REFERENCES runs,
+    example TEXT NOT NULL REFERENCES examples,
+    labels BLOB NOT NULL,              -- gray PNG
+    PRIMARY KEY (run, example)
+);
+"""
+
+MIGRATIONS = {1: f"ALTER TABLE runs ADD COLUMN seconds REAL; {SCENE_TABLES}"}
+"""What brings tables of a version to the next one."""
+
 
 def create(connection: sqlite3.Connection) -> None:
     """Make the tables, all or none."""
     connection.executescript(
-        f"BEGIN; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        f"BEGIN; {TABLES} {SCENE_TABLES} PRAGMA application_id = {APPLICATION}; "
+        f"PRAGMA user_version = {VERSION}; COMMIT;"
     )
 
 
+def version_of(connection: sqlite3.Connection) -> int:
+    """Version of the tables of a file."""
+    return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables of an older version up to date, step by step, each all or nothing."""
+    while (version := version_of(connection)) < VERSION:
+        connection.executescript(f"BEGIN; {MIGRATIONS[version]} PRAGMA user_version = {version + 1}; COMMIT;")
+
+
 def require_ours(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is damaged, not of this package, or of another version of its tables.
+    """Refuse a file that is damaged, not of this package, or of tables this one knows nothing of.
 
     Args:
         connection: of the open file.
@@ -76,11 +112,10 @@ def require_ours(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION:
         raise RecordsError(f"{path} is an SQLite file, but none of symoptim's records: choose another --out")
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version != VERSION:
-        whose = "a newer" if version > VERSION else "an older"
+    version = version_of(connection)
+    if version != VERSION and version not in MIGRATIONS:
         raise RecordsError(
-            f"{path} was written by {whose} symoptim (tables of version {version}, this one has {VERSION}): "
+            f"{path} was written by another symoptim (tables of version {version}, this one has {VERSION}): "
             "use that version, or choose another --out"
         )
 
@@ -101,6 +136,7 @@ def open_file(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode = WAL")
             create(connection)
         require_ours(connection, path)
+        migrate(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException:

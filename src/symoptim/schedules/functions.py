@@ -1,8 +1,11 @@
-"""The paper's two schedules as pure functions; rates and losses may have a run axis.
+"""Schedules as pure functions, the paper's two and half a cosine; rates and losses may have a run axis.
 
-With a single optimizer use :class:`torch.optim.lr_scheduler.ExponentialLR` for :func:`exponential` and
-:class:`symoptim.BoldDriver` for :func:`bold_driver`.
+With a single optimizer use :class:`torch.optim.lr_scheduler.ExponentialLR` for :func:`exponential`,
+:class:`symoptim.BoldDriver` for :func:`bold_driver`, and
+:class:`torch.optim.lr_scheduler.CosineAnnealingLR` for :func:`cosine`.
 """
+
+import math
 
 import torch
 from torch import Tensor
@@ -15,6 +18,15 @@ def exponential(rate: Tensor, *, decay: float = 0.95) -> Tensor:
     tensor([0.9500, 0.0950])
     """
     return rate * decay
+
+
+def cosine(start: Tensor, done: int, epochs: int) -> Tensor:
+    """Rate of the epoch after ``done`` of ``epochs``: half a cosine from ``start`` towards zero.
+
+    >>> cosine(torch.tensor(1.0), 2, 4)
+    tensor(0.5000)
+    """
+    return start * (1 + math.cos(math.pi * min(done, epochs) / epochs)) / 2
 
 
 def bold_driver(

@@ -1,1 +1,1 @@
-"""Semantic segmentation: classes, scores, losses and pictures of CamVid."""
+"""Semantic segmentation: one large network trained on its own, its scores and its pictures."""

@@ -1,0 +1,141 @@
+"""Training that is written down as it happens, and goes on where the records have it.
+
+Whatever trains epoch by epoch and can save its state will do. A process that ends, however it ends, can be
+followed by another with the same plan and the same records: it goes on at the last checkpoint.
+"""
+
+import io
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from typing import Protocol as Interface
+
+import torch
+
+from symoptim.engine.training import Result
+from symoptim.records.findings import Finding
+from symoptim.records.ledger import Ending, EpochRow, RunRow, has_ended, take_up, write_epoch
+from symoptim.records.store import Records
+
+CHECKPOINT_SECONDS = 5.0  # work that a killed process loses at most, besides the epoch it was in ...
+CHECKPOINT_SHARE = 0.05  # ... or more where saving takes long: it may take this share of the time
+
+
+class Watcher(Interface):
+    """Somebody who is told how far things are; work is counted in images seen."""
+
+    def expect(self, *, runs: int, work: int) -> None:
+        """All there will be to do."""
+        ...
+
+    def skip(self, *, runs: int, work: int) -> None:
+        """Part of it was done before, or is not needed: it takes no time."""
+        ...
+
+    def epoch(self, title: str, results: Mapping[str, Result], *, work: int) -> None:
+        """An epoch of an ensemble has ended."""
+        ...
+
+
+class Training(Interface):
+    """What can be recorded: an ensemble, or a network on its own."""
+
+    running: list[str]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any run has epochs left."""
+        ...
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs done."""
+        ...
+
+    def train_epoch(self) -> Mapping[str, Result]:
+        """Train every run that is running for one epoch."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A run to be recorded: what it is, the images it sees in an epoch, and its epochs at most."""
+
+    row: RunRow
+    images: int
+    epochs: int
+
+    @property
+    def work(self) -> int:
+        """Images it sees if it is not stopped early."""
+        return self.images * self.epochs
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Trains into a records file, watched."""
+
+    records: Records
+    watcher: Watcher
+
+    def train(self, ensemble: str, tasks: Mapping[str, Task], make: Callable[[], Training]) -> None:
+        """Train runs together, from where the records have them to their end.
+
+        Args:
+            ensemble: name of the runs together.
+            tasks: the runs by name.
+            make: prepares their training from the beginning.
+        """
+        if has_ended(self.records, tasks):
+            self.watcher.skip(runs=len(tasks), work=sum(task.work for task in tasks.values()))
+            return
+        saved = take_up(self.records, ensemble, [task.row for task in tasks.values()])
+        training = make()
+        if saved is not None:
+            training.load_state_dict(torch.load(io.BytesIO(saved), weights_only=True, map_location="cpu"))
+            running = [tasks[name] for name in training.running]
+            left = sum(task.work - training.epochs * task.images for task in running)
+            done = sum(task.work for task in tasks.values()) - left
+            self.watcher.skip(runs=len(tasks) - len(running), work=done)
+        self._follow(training, ensemble, tasks)
+
+    def _follow(self, training: Training, ensemble: str, tasks: Mapping[str, Task]) -> None:
+        saved_at, patience = time.monotonic(), CHECKPOINT_SECONDS
+        while training.is_running:
+            results = training.train_epoch()
+            began = time.monotonic()
+            saving = training.is_running and began - saved_at > patience
+            self._write(ensemble, results, _to_bytes(training) if saving else None)
+            if saving:
+                saved_at = time.monotonic()
+                patience = max(CHECKPOINT_SECONDS, (saved_at - began) / CHECKPOINT_SHARE)
+            self.watcher.epoch(ensemble, results, work=sum(tasks[name].images for name in results))
+            ended = {name: result.epoch for name, result in results.items() if result.outcome}
+            spared = (tasks[name].work - epoch.number * tasks[name].images for name, epoch in ended.items())
+            self.watcher.skip(runs=0, work=sum(spared))
+
+    def _write(self, ensemble: str, results: Mapping[str, Result], state: bytes | None) -> None:
+        """Record an epoch, with everything that belongs to it, at once."""
+        rows = [EpochRow(name, *result.epoch) for name, result in results.items()]
+        endings = [
+            Ending(name, result.epoch.number, *result.outcome)
+            for name, result in results.items()
+            if result.outcome
+        ]
+        findings = [Finding(name, *r.findings) for name, r in results.items() if r.findings]
+        write_epoch(self.records, ensemble, rows, endings, state, findings)
+
+
+def _to_bytes(training: Training) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(training.state_dict(), buffer)
+    return buffer.getvalue()
