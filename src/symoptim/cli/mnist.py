@@ -1,22 +1,19 @@
-"""Carrying out the MNIST experiment for the command line: data, records, progress, Ctrl-C."""
+"""Carrying out the MNIST experiment for the command line."""
 
 from pathlib import Path
 
 import torch
-import typer
 from rich.console import Console
 
-from symoptim.cli.progress import DownloadBar, ProgressWatcher
+from symoptim.cli.progress import DownloadBar
+from symoptim.cli.working import work_on
 from symoptim.data.split import Split
-from symoptim.engine.numerics import describe_device
 from symoptim.engine.registry import UPDATES
 from symoptim.errors import DataError
 from symoptim.experiments.datasets import digest_of, load
 from symoptim.experiments.names import DataChoice, DataName, ProfileName
 from symoptim.experiments.protocol import Protocol
 from symoptim.experiments.reproduce import Experiment
-from symoptim.records.provenance import command_line
-from symoptim.records.store import Records
 
 
 def find_images(data: DataChoice, directory: Path | None, profile: ProfileName) -> tuple[DataName, Split]:
@@ -62,11 +59,7 @@ def carry_out(
         data: name of the images.
         images: what to train on.
         device: where to train.
-
-    Raises:
-        Exit: the user pressed Ctrl-C; the records can be taken up.
     """
-    console = Console(stderr=True)
     protocol.require_images(len(images.train_labels))
     configuration = {
         "profile": profile,
@@ -75,18 +68,10 @@ def carry_out(
         "protocol": protocol.as_dict(),
         "titles": {name: UPDATES[name].title for name in protocol.updates},
     }
-    with Records(path, torch=torch.__version__, device=describe_device(device)) as records:
-        if not records.begin("mnist", configuration):
-            console.print(f"everything is in {path} already; nothing is trained", highlight=False)
-            return
-        try:
-            with ProgressWatcher(console) as watcher:
-                Experiment(protocol, images, device, records, watcher).carry_out()
-        except KeyboardInterrupt:
-            console.print(
-                f"stopped. {path} keeps what is done; to go on from its last checkpoint: {command_line()}",
-                highlight=False,
-                markup=False,
-                soft_wrap=True,
-            )
-            raise typer.Exit(130) from None
+    work_on(
+        path,
+        "mnist",
+        configuration,
+        device,
+        lambda records, watcher: Experiment(protocol, images, device, records, watcher).carry_out(),
+    )

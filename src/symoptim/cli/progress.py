@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,11 +19,29 @@ if TYPE_CHECKING:
     from symoptim.engine.training import Result
 
 
+Results = Mapping[str, "Result"]
+
+
+def median_error(results: Results) -> str:
+    """Median error of the runs: on the test set, or on the validation set where only that is looked at."""
+    epochs = [result.epoch for result in results.values()]
+    errors = [e.validation_error if math.isnan(e.test_error) else e.test_error for e in epochs]
+    return f"median error {statistics.median(errors):.4f}"
+
+
+def loss_and_score(results: Results) -> str:
+    """Training loss of a run on scenes, and its score on the validation set where that was measured."""
+    (epoch,) = (result.epoch for result in results.values())
+    score = "" if math.isnan(epoch.validation_error) else f", mean IoU {1 - epoch.validation_error:.3f}"
+    return f"loss {epoch.loss:.3f}{score}"
+
+
 class ProgressWatcher:
     """Shows an experiment's progress; use it in a ``with`` statement."""
 
-    def __init__(self, console: Console) -> None:
-        """Show progress on that console."""
+    def __init__(self, console: Console, describe: Callable[[Results], str] = median_error) -> None:
+        """Show progress on that console, every epoch described so."""
+        self.describe = describe
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -53,7 +71,7 @@ class ProgressWatcher:
         self.work -= work
         self.progress.update(self.task, total=self.work, runs_done=self.runs_done)
 
-    def epoch(self, title: str, results: "Mapping[str, Result]", *, work: int) -> None:
+    def epoch(self, title: str, results: Results, *, work: int) -> None:
         """An epoch of an ensemble has ended."""
         self.runs_done += sum(result.outcome is not None for result in results.values())
         number = next(iter(results.values())).epoch.number
@@ -62,15 +80,8 @@ class ProgressWatcher:
             description=f"{title} epoch {number}",
             advance=work,
             runs_done=self.runs_done,
-            error=_error(results),
+            error=f", {self.describe(results)}",
         )
-
-
-def _error(results: "Mapping[str, Result]") -> str:
-    """Median error of the runs: on the test set, or on the validation set where only that is looked at."""
-    epochs = [result.epoch for result in results.values()]
-    errors = [e.validation_error if math.isnan(e.test_error) else e.test_error for e in epochs]
-    return f", median error {statistics.median(errors):.4f}"
 
 
 class DownloadBar:

@@ -8,24 +8,39 @@ from rich.console import Console
 from rich.table import Table
 from typer import Argument
 
-from symoptim.cli.tables import table2_table, verdicts_table
+from symoptim.cli.tables import rates_table, scores_table, table2_table, verdicts_table
+from symoptim.report.scenes.words import scene_remarks
 from symoptim.report.summary import Summary
-from symoptim.report.write import write_report
+from symoptim.report.write import MnistReport, write_report
 
 
 def report(
     folder: Annotated[Path, Argument(metavar="OUT", help="Folder with the records of symoptim reproduce.")],
 ) -> None:
-    """Judge the paper's claims by recorded runs and write a page about them; trains nothing."""
-    show_report(folder, table2_table)
+    """Write a page about recorded runs, the paper's claims judged by them; trains nothing."""
+    show_report(folder)
 
 
-def show_report(folder: Path, show: Callable[[Summary], Table]) -> None:
-    """Write a folder's report, print one view of it and the verdicts, and say where the page is."""
-    summary, judgments, (page, *others) = write_report(folder)
+def show_report(folder: Path, show: Callable[[Summary], Table] = table2_table) -> None:
+    """Write a folder's report, print its tables, and say where the page is.
+
+    Args:
+        folder: with the records.
+        show: the view of MNIST records to print.
+    """
     console = Console()
-    console.print(show(summary))
-    console.print(verdicts_table(judgments, quick=summary.experiment.configuration["profile"] == "quick"))
+    written = write_report(folder)
+    if isinstance(written, MnistReport):
+        quick = written.summary.experiment.configuration["profile"] == "quick"
+        console.print(show(written.summary))
+        console.print(verdicts_table(written.judgments, quick=quick))
+    else:
+        console.print(scores_table(written.summary))
+        if written.summary.search:
+            console.print(rates_table(written.summary))
+        for remark in scene_remarks(written.summary):
+            console.print(remark, highlight=False)
+    page, *others = written.paths
     tell_written(console, others)
     console.print(f"the page, to open in a browser: {page}", highlight=False, markup=False, soft_wrap=True)
 

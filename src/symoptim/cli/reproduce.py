@@ -15,6 +15,7 @@ from typer import Option
 from symoptim.cli import options
 from symoptim.cli.report import show_report, tell_written
 from symoptim.cli.tables import table2_table, trajectories_table
+from symoptim.errors import OptionError
 from symoptim.report.architectures import draw_architectures
 from symoptim.report.summary import Summary
 from symoptim.report.write import RECORDS
@@ -43,8 +44,7 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         from symoptim.engine.run import Bold
         from symoptim.experiments.protocol import protocol_for
 
-        names = tuple(name.strip().lower() for name in updates.split(",") if name.strip())
-        changes = {"repeats": repeats, "seed": seed, "updates": names, "classifier": classifier}
+        changes = {"repeats": repeats, "seed": seed, "updates": _names(updates), "classifier": classifier}
         bold, where = Bold(grow=grow, shrink=shrink), device_named(device)
         protocol_for(profile, "mnist", bold=bold, **changes)  # refuses bad options before data are fetched
         found, images = find_images(data, data_dir, profile)
@@ -66,6 +66,68 @@ reproduce.command("trajectories", epilog="Example: symoptim reproduce trajectori
         "Test error over the epochs, of the runs of table2 (trained if need be).",
     )
 )
+
+
+@reproduce.command(epilog="Example: symoptim reproduce segnet --device cuda --updates un,sm,sgd,adamw")
+def segnet(
+    profile: options.SceneProfile = None,
+    data: options.SceneData = "auto",
+    data_dir: options.SceneDir = None,
+    out: options.Out = None,
+    device: options.Device = "auto",
+    updates: options.SceneUpdates = None,
+    epochs: options.SceneEpochs = None,
+    repeats: options.SceneRepeats = None,
+    seed: options.Seed = 0,
+    schedule: options.SceneSchedule = "cosine",
+    weighting: options.Weighting = "root",
+    rates: options.Rates = None,
+    compiled: options.Compiled = False,
+) -> None:
+    """Train SegNet on road scenes, the paper's last experiment: scores, pictures, sensitivity to the rate."""
+    from symoptim.cli.segnet import carry_out_segnet, choose_scenes
+    from symoptim.engine.numerics import device_named
+    from symoptim.experiments.segnet_protocol import segnet_protocol
+
+    where = device_named(device)
+    size = profile or ("paper" if where.type == "cuda" else "quick")
+    changes = {
+        "epochs": epochs,
+        "repeats": repeats,
+        "seed": seed,
+        "schedule": schedule,
+        "weighting": weighting,
+    }
+    protocol = segnet_protocol(
+        size, updates=_names(updates) if updates else None, rates=_numbers(rates), **changes
+    )
+    scenes = choose_scenes(data, data_dir, size)
+    folder = out or Path("results") / f"{scenes}-{size}"
+    carry_out_segnet(
+        protocol,
+        folder / RECORDS,
+        profile=size,
+        data=scenes,
+        directory=data_dir,
+        device=where,
+        compiled=compiled,
+    )
+    show_report(folder)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names in a list one has typed."""
+    return tuple(name.strip().lower() for name in text.split(",") if name.strip())
+
+
+def _numbers(text: str | None) -> tuple[float, ...] | None:
+    """Numbers in a list one has typed; None if there is none."""
+    if text is None or _names(text) == ("none",):
+        return None if text is None else ()
+    try:
+        return tuple(map(float, _names(text)))
+    except ValueError as error:
+        raise OptionError(f"--rates must be numbers separated by commas, or none; got '{text}'") from error
 
 
 @reproduce.command(epilog="Example: symoptim reproduce invariance --spread 1000 --out results/far")

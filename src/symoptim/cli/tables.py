@@ -6,6 +6,8 @@ from rich.table import Table
 from rich.text import Text
 
 from symoptim.report.judge import Judgment
+from symoptim.report.scenes.summary import SceneSummary
+from symoptim.report.scenes.tables import rate_rows, score_lines, searched_rates
 from symoptim.report.summary import Summary
 from symoptim.report.table2 import ARCHITECTURES, SCHEDULES, headings, lines
 
@@ -59,4 +61,24 @@ def verdicts_table(judgments: Sequence[Judgment], *, quick: bool) -> Table:
     for judgment in judgments:
         verdict = Text(judgment.verdict, style=STYLES[judgment.verdict])
         table.add_row(str(judgment.claim.number), judgment.claim.text, verdict, judgment.why)
+    return table
+
+
+def scores_table(summary: SceneSummary) -> Table:
+    """Scores on the test set, ours and published ones."""
+    asked = summary.experiment.configuration
+    title = f"Scores on {asked['data']}'s test set, profile {asked['profile']}"
+    table = Table("", "learnt from", "global", "class", "mean IoU", "", title=title)
+    for line in score_lines(summary):
+        row = (line.system, line.training, *line.texts, line.remark)
+        table.add_row(*row, style="" if line.is_ours else "dim")
+    return table
+
+
+def rates_table(summary: SceneSummary) -> Table:
+    """Test score of the short runs at every rate."""
+    rates = (f"{rate:g}" for rate in searched_rates(summary))
+    table = Table("rate", *rates, "spread", title="Mean IoU on the test set by learning rate (short runs)")
+    for title, texts, spread in rate_rows(summary):
+        table.add_row(title, *texts, spread)
     return table

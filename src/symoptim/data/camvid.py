@@ -52,6 +52,12 @@ def load_camvid(place: Path | None = None) -> SceneSplit:
     return SceneSplit(*(_load(root, folder) for folder in SPLITS.values()))
 
 
+def has_camvid(place: Path | None = None) -> bool:
+    """Whether :func:`load_camvid` would find CamVid's folders there; what is in them is not looked at."""
+    given = given_directory(place)
+    return given is not None and next(_roots(given), None) is not None
+
+
 def _roots(place: Path) -> Iterator[Folder]:
     """Folders below ``place``, in zip files too, that have CamVid's folders; at most two levels down."""
     if place.is_file() and zipfile.is_zipfile(place):

@@ -75,6 +75,13 @@ def seeded(seed: int) -> Generator[None]:
 
 
 @contextmanager
+def tuned_convolutions() -> Generator[None]:
+    """Let cuDNN try its convolutions out and keep the fastest; which one that is decides the last bits."""
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+        yield
+
+
+@contextmanager
 def full_float32() -> Generator[None]:
     """No TF32: float32 products are float32 products on every device."""
     precision = torch.get_float32_matmul_precision()

@@ -1,13 +1,19 @@
 """Data sets by name, and the digest that tells whether two runs saw the same images."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
+from torch import Tensor
+
+from symoptim.data.camvid import load_camvid
 from symoptim.data.digits import load_digits
 from symoptim.data.mnist import load_fashion_mnist, load_mnist
+from symoptim.data.roads import load_roads
+from symoptim.data.scenes import SceneSplit
 from symoptim.data.sources import ProgressBar
 from symoptim.data.split import Split
-from symoptim.experiments.names import DataName
+from symoptim.experiments.names import DataName, SceneDataName
 
 
 def load(name: DataName, directory: Path | None = None, *, progress: ProgressBar | None = None) -> Split:
@@ -30,9 +36,28 @@ def load(name: DataName, directory: Path | None = None, *, progress: ProgressBar
             return load_digits()
 
 
-def digest_of(data: Split) -> str:
+def load_scenes(name: SceneDataName, directory: Path | None, size: tuple[int, int]) -> SceneSplit:
+    """Load scenes in a size.
+
+    Args:
+        name: which ones.
+        directory: where their files are; see :func:`symoptim.data.camvid.load_camvid`.
+        size: height and width.
+
+    Returns:
+        Images and labels.
+    """
+    height, width = size
+    match name:
+        case "camvid":
+            return SceneSplit(*(scenes.resized(height, width) for scenes in load_camvid(directory)))
+        case "roads":
+            return load_roads(height=height, width=width)
+
+
+def digest_of(tensors: Iterable[Tensor]) -> str:
     """Short digest of all images and labels."""
     digest = hashlib.sha256()
-    for tensor in data:
+    for tensor in tensors:
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]

@@ -108,6 +108,13 @@ class Recorder:
             self.watcher.skip(runs=len(tasks) - len(running), work=done)
         self._follow(training, ensemble, tasks)
 
+    def give_up(self, name: str, task: Task, reason: str) -> None:
+        """Record a run that cannot be trained as one that diverged."""
+        if not has_ended(self.records, [name]):
+            take_up(self.records, name, [task.row])
+            write_epoch(self.records, name, [], [Ending(name, 0, reason, diverged=True)], None)
+        self.watcher.skip(runs=1, work=task.work)
+
     def _follow(self, training: Training, ensemble: str, tasks: Mapping[str, Task]) -> None:
         saved_at, patience = time.monotonic(), CHECKPOINT_SECONDS
         while training.is_running:

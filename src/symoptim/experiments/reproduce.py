@@ -23,8 +23,8 @@ from symoptim.experiments.plan import (
 )
 from symoptim.experiments.protocol import Protocol
 from symoptim.experiments.recording import Recorder, Task, Watcher
-from symoptim.experiments.selection import Candidate, choose
-from symoptim.records.ledger import Ending, RunRow, has_ended, take_up, write_epoch
+from symoptim.experiments.selection import NO_RATE, Candidate, choose
+from symoptim.records.ledger import RunRow
 from symoptim.records.reading import read_runs
 from symoptim.records.store import Records
 
@@ -62,11 +62,9 @@ class Experiment:
         for name, labels in full_labels(self.protocol, cell).items():
             if chosen(labels.update, labels.repeat) is not None:
                 continue
-            if not has_ended(self.records, [name]):
-                take_up(self.records, name, [RunRow(name, labels._asdict(), {})])
-                ending = Ending(name, 0, "every candidate rate diverged", diverged=True)
-                write_epoch(self.records, name, [], [ending], None)
-            self.watcher.skip(runs=1, work=self.protocol.stopping.maximum * self.protocol.train)
+            row = RunRow(name, labels._asdict(), {})
+            task = Task(row, self.protocol.train, self.protocol.stopping.maximum)
+            Recorder(self.records, self.watcher).give_up(name, task, NO_RATE)
 
     def _train(self, cell: Cell, phase: str, planned: Mapping[str, Planned]) -> None:
         """Train the runs of a cell together, from where the records have them to their end."""

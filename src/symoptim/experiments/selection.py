@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+NO_RATE = "every candidate rate diverged"
+"""Why a run for which nothing can be chosen is not trained."""
+
 
 class Candidate(NamedTuple):
     """A rate, how a run at it ended, and whether that run diverged."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from symoptim.errors import RecordsError
 from symoptim.records.pairs import from_csv
@@ -20,6 +20,7 @@ from symoptim.report.claims import (
     describe,
 )
 from symoptim.report.figures import draw_trajectories
+from symoptim.report.html import Figure, render_page
 from symoptim.report.invariance import draw_pairs
 from symoptim.report.judge import Judged, Judgment, judge
 from symoptim.report.paper import TABLE2
@@ -31,15 +32,6 @@ from symoptim.report.table2 import SCHEDULES, Cell, headings, pair_text, rows_of
 TITLE = "Symmetry-invariant optimization in deep networks: the MNIST experiments, reproduced"
 MARKS = {"held": "✓", "not held": "✗", "undecided": "?"}
 INVARIANCE = "invariance.csv"
-
-
-class Figure(NamedTuple):
-    """A figure of the page; without a drawing its caption says what is missing."""
-
-    id: str
-    title: str
-    svg: str
-    caption: str
 
 
 def judge_summary(summary: Summary) -> list[Judgment]:
@@ -58,16 +50,12 @@ def render(summary: Summary, judgments: Sequence[Judgment], folder: Path) -> str
     Returns:
         The page.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True
-    )
     asked = summary.experiment.configuration
     rates, rate_rows = tallies.chosen_rates(summary)
     best = views.best_of_rows(summary.cells)
     family = {j.comparison for judgment in judgments for j in judgment.comparisons if j.difference}
-    return environment.get_template("page.html.j2").render(
+    return render_page(
+        "mnist.html.j2",
         title=TITLE,
         sentences=views.sentences(summary, judgments),
         remarks=views.missing(summary),

@@ -1,5 +1,7 @@
 """How figures look: one palette, one way to save, and ink that follows the page's colors."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,14 @@ from symoptim.records.files import require_folder
 # Okabe and Ito's palette, which color-blind readers can tell apart.
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 DARK_ORANGE = "#A84300"  # for small letters, which need more contrast
-_COLORS = {"b-sgd": ORANGE, "sm": BLUE, "un": GREEN, "adamw": PURPLE, "invariant-adamw": AMBER}
+_COLORS = {
+    "b-sgd": ORANGE,
+    "sgd": ORANGE,
+    "sm": BLUE,
+    "un": GREEN,
+    "adamw": PURPLE,
+    "invariant-adamw": AMBER,
+}
 
 # A color nobody would choose, put where ink is meant; in pages it becomes the color of the text around it.
 _INK = "#010203"
@@ -46,18 +55,40 @@ def save(figure: Any, path: Path) -> list[Path]:
     Raises:
         RecordsError: one of them cannot be written.
     """
-    paths = [path.with_suffix(".png"), path.with_suffix(".svg")]
+    # Names within an SVG come from its salt: several of them can stand in one page.
+    pyplot().rcParams["svg.hashsalt"] = path.name
+    drawing = path.with_suffix(".svg")
+    with _writing(figure, path):
+        figure.savefig(path.with_suffix(".png"), dpi=150)
+        figure.savefig(drawing, metadata={"Date": None}, transparent=True)
+    return [path.with_suffix(".png"), drawing]
+
+
+def save_png(figure: Any, path: Path) -> Path:
+    """Save a figure of pictures as PNG, and close it.
+
+    Args:
+        figure: of matplotlib.
+        path: without its ending.
+
+    Returns:
+        The file.
+    """
+    with _writing(figure, path):
+        figure.savefig(path.with_suffix(".png"), dpi=110)
+    return path.with_suffix(".png")
+
+
+@contextmanager
+def _writing(figure: Any, path: Path) -> Generator[None]:
+    """Close the figure in the end, and explain what the disk says."""
     try:
         require_folder(path.parent)
-        figure.savefig(paths[0], dpi=150)
-        # Names within an SVG come from its salt: several of them can stand in one page.
-        pyplot().rcParams["svg.hashsalt"] = path.name
-        figure.savefig(paths[1], metadata={"Date": None}, transparent=True)
+        yield
     except OSError as error:
         raise RecordsError(f"{path} cannot be written ({error.strerror})") from error
     finally:
         pyplot().close(figure)
-    return paths
 
 
 def inline_svg(path: Path, label: str) -> str:

@@ -43,13 +43,17 @@ def provenance(experiment: RecordedExperiment) -> str:
     """Where the numbers come from, as Markdown."""
     asked = experiment.configuration
     protocol = asked["protocol"]
-    facts = "\n".join(f"- {name}: {value}" for name, value in provenance_facts(experiment))
     return (
         f"Test error, mean ± standard deviation (n - 1) over {protocol['repeats']} repeats of learning-rate "
         f"selection and full run, seed {protocol['seed']}; {asked['data']}, profile {asked['profile']}. Runs "
         "that diverged (no finite loss, or more than half of the validation images wrong at the end) are "
-        f"left out.\n\n{SMALLER if asked['profile'] == 'quick' else ''}{facts}\n"
+        f"left out.\n\n{SMALLER if asked['profile'] == 'quick' else ''}{provenance_list(experiment)}"
     )
+
+
+def provenance_list(experiment: RecordedExperiment) -> str:
+    """Command, time, device and code, as Markdown."""
+    return "".join(f"- {name}: {value}\n" for name, value in provenance_facts(experiment))
 
 
 def provenance_facts(experiment: RecordedExperiment) -> list[tuple[str, str]]:

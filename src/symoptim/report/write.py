@@ -1,26 +1,70 @@
 """All files of a report, written from the records alone."""
 
 from pathlib import Path
+from typing import NamedTuple
 
+from symoptim.errors import RecordsError
 from symoptim.records.files import write_files
+from symoptim.records.reading import read_experiment, reading
 from symoptim.report import claims_table, table2, trajectories
 from symoptim.report.judge import Judgment
 from symoptim.report.page import judge_summary, render
-from symoptim.report.summary import Summary, provenance, summarize
+from symoptim.report.scenes import tables
+from symoptim.report.scenes.page import render_scenes
+from symoptim.report.scenes.summary import SceneSummary, summarize_scenes
+from symoptim.report.summary import Summary, provenance, provenance_list, summarize
 
 RECORDS = "records.sqlite"
 PAGE = "report.html"
 
 
-def write_report(folder: Path) -> tuple[Summary, list[Judgment], list[Path]]:
-    """Read a folder's records, judge the claims, and write the page, its figures, Markdown and CSV.
+class MnistReport(NamedTuple):
+    """What the records say, the verdicts, and the files, the page first."""
+
+    summary: Summary
+    judgments: list[Judgment]
+    paths: list[Path]
+
+
+class SegNetReport(NamedTuple):
+    """What the records say, and the files, the page first."""
+
+    summary: SceneSummary
+    paths: list[Path]
+
+
+def write_report(folder: Path) -> MnistReport | SegNetReport:
+    """Read a folder's records and write the page, its figures, Markdown and CSV.
 
     Args:
         folder: where the records are, and where the files go.
 
     Returns:
-        What the records say, the verdicts, and the files, the page first.
+        What came out, by kind of experiment.
+
+    Raises:
+        RecordsError: there are no records, or they are of an experiment this version does not know.
     """
+    match experiment_name(folder):
+        case "mnist":
+            return write_mnist(folder)
+        case "segnet":
+            return write_segnet(folder)
+        case other:
+            raise RecordsError(f"{folder} has records of '{other}', which there is no report about")
+
+
+def experiment_name(folder: Path) -> str:
+    """Name of the experiment whose records a folder has."""
+    with reading(folder / RECORDS) as connection:
+        experiment = read_experiment(connection)
+    if experiment is None:
+        raise RecordsError(f"{folder / RECORDS} holds no experiment yet")
+    return experiment.name
+
+
+def write_mnist(folder: Path) -> MnistReport:
+    """Judge the claims, and write all about them."""
     summary = summarize(folder / RECORDS)
     judgments = judge_summary(summary)
     texts = {
@@ -31,4 +75,19 @@ def write_report(folder: Path) -> tuple[Summary, list[Judgment], list[Path]]:
         "claims.md": claims_table.as_markdown(judgments),
         "claims.csv": claims_table.as_csv(judgments),
     }
-    return summary, judgments, write_files(folder, texts)
+    return MnistReport(summary, judgments, write_files(folder, texts))
+
+
+def write_segnet(folder: Path) -> SegNetReport:
+    """Write scores and pictures."""
+    summary = summarize_scenes(folder / RECORDS)
+    sensitivity = f"\n{tables.rates_markdown(summary)}" if summary.search else ""
+    texts = {
+        PAGE: render_scenes(summary, folder),
+        "scores.md": tables.scores_markdown(summary)
+        + sensitivity
+        + f"\n{provenance_list(summary.experiment)}",
+        "scores.csv": tables.scores_csv(summary),
+        **({"sensitivity.csv": tables.rates_csv(summary)} if summary.search else {}),
+    }
+    return SegNetReport(summary, write_files(folder, texts))

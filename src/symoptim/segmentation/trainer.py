@@ -1,7 +1,8 @@
 """One network on scenes: an epoch of steps, and confusion matrices of whole sets.
 
 Tensors have their channels last, which makes convolutions a third to a half faster (CPU and CUDA). On CUDA
-the network computes in bfloat16 where that is safe, its weights stay float32; on the CPU all is float32.
+the network computes in bfloat16 where that is safe, its weights stay float32, and a step is recorded once
+and replayed; on the CPU all is float32.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,14 +14,15 @@ from torch.nn.functional import cross_entropy
 
 from symoptim.data.classes import CLASSES, VOID
 from symoptim.data.scenes import Scenes, SceneSplit
+from symoptim.engine.capture import Replayed
 from symoptim.engine.numerics import derive_seed, seeded
 from symoptim.engine.shuffle import permutations
 from symoptim.errors import OptionError
-from symoptim.segmentation.augment import augment, chances
+from symoptim.segmentation.augment import CHANCES, augment, chances
 from symoptim.segmentation.batch_norm import reestimate_
 from symoptim.segmentation.confusion import confusion
 from symoptim.segmentation.run import SceneRun
-from symoptim.segmentation.updates import SCENE_UPDATES, set_rate
+from symoptim.segmentation.updates import SCENE_UPDATES
 from symoptim.segmentation.weights import class_weights
 
 IMAGES_AT_ONCE = 16  # when nothing is learnt from them
@@ -51,50 +53,64 @@ class SceneTrainer:
         self.device = data.train.images.device
         with seeded(derive_seed(run.seed, "weights")):
             model = factory()  # on the CPU: a seed means the same weights on every device
-        moved = cast("Any", model).to(
-            self.device, memory_format=torch.channels_last
-        )  # torch's stubs lack the latter
+        # torch's stubs know neither of the two calls
+        moved = cast("Any", model).to(self.device, memory_format=torch.channels_last)
         self.model: nn.Module = moved
-        self.in_steps: Callable[[Tensor], Tensor] = cast("Any", torch).compile(moved) if compiled else moved
-        self.optimizer = SCENE_UPDATES[run.update].make(self.model, run.rate)
+        self.in_steps: Callable[[Tensor], Tensor] = (
+            cast("Any", torch).compile(moved, dynamic=False) if compiled else moved
+        )
+        self.rate = torch.tensor(run.rate, device=self.device)
+        self.optimizer = SCENE_UPDATES[run.update].make(self.model, self.rate)
         self.weights = class_weights(data.train.labels, len(CLASSES), run.weighting).to(self.device)
+        # What a recorded step reads and writes: images by number, what happens to them, the loss so far.
+        self.items = torch.zeros(run.batch, dtype=torch.int64, device=self.device)
+        self.chances = torch.zeros(run.batch, CHANCES, device=self.device)
+        self.loss = torch.zeros((), dtype=torch.float64, device=self.device)
+        self.step = Replayed(self._step, self.device)
 
     def train_epoch(self, epoch: int, rate: float) -> float:
         """Step through the training images once, in the order of that epoch; the mean loss of its batches."""
-        set_rate(self.optimizer, rate)
+        self.rate.fill_(rate)
+        self.loss.zero_()
         self.model.train()
-        seed = derive_seed(self.run.seed, "batches")
-        (order,) = permutations([seed], epoch, len(self.data.train.names))
-        losses = [
-            self._step(items, epoch)
-            for items in torch.split(order, self.run.batch)
-            if len(items) == self.run.batch
-        ]
-        return float(torch.stack(losses).double().mean())
+        batches = self._order("batches", epoch)
+        chosen = chances(
+            derive_seed(self.run.seed, "images"), epoch, [int(item) for item in batches.flatten()]
+        )
+        for items, chance in zip(batches, chosen.reshape(*batches.shape, -1).to(self.device), strict=True):
+            self.items.copy_(items)
+            self.chances.copy_(chance)
+            self.step()
+        return float(self.loss) / len(batches)
 
-    def _step(self, items: Tensor, epoch: int) -> Tensor:
-        """One step on these training images; their loss, not waited for."""
-        run, where = self.run, items.to(self.device)
-        chance = chances(derive_seed(run.seed, "images"), epoch, [int(item) for item in items], self.device)
-        images, labels = augment(
-            self.data.train.images[where].float(), self.data.train.labels[where], run.augmentation, chance
-        )
-        loss = cross_entropy(
-            self._scores(self.in_steps, images), labels.long(), self.weights, ignore_index=VOID
-        )
+    def _order(self, purpose: str, epoch: int) -> Tensor:
+        """Numbers of the training images in random order, ``(batches, b)``; those left over are left out."""
+        seed, count = derive_seed(self.run.seed, purpose), len(self.data.train.names)
+        whole = count // self.run.batch * self.run.batch
+        return permutations([seed], epoch, count)[0, :whole].reshape(-1, self.run.batch)
+
+    def _step(self) -> None:
+        """One step on the images ``items``."""
+        images, labels = self.data.train.images[self.items].float(), self.data.train.labels[self.items]
+        images, labels = augment(images, labels, self.run.augmentation, self.chances)
+        scores = self._scores(self.in_steps, images)
+        loss = cross_entropy(scores, labels.long(), self.weights, ignore_index=VOID)
         self.optimizer.zero_grad()
         loss.backward()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
         self.optimizer.step()
-        return loss.detach()
+        self.loss += loss.detach()
 
     def _scores(self, network: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             return network(images.contiguous(memory_format=torch.channels_last)).float()
 
     def reestimate(self) -> None:
-        """Measure the statistics of batch normalization anew, on the training images as they are."""
-        passes = (images for images, _ in _batches(self.data.train))
-        reestimate_(self.model, passes, call=lambda images: self._scores(self.model, images))
+        """Measure the statistics of batch normalization anew, on the training images as they are.
+
+        In random batches like those of training: neighbors in the set are neighbors in a film, and vary less.
+        """
+        batches = (self.data.train.images[items].float() for items in self._order("statistics", 0))
+        reestimate_(self.model, batches, call=lambda images: self._scores(self.model, images))
 
     @torch.no_grad()
     def confusion(self, scenes: Scenes) -> list[list[int]]:
@@ -118,9 +134,11 @@ class SceneTrainer:
         return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` saved, of the same run."""
+        """Go on from what :meth:`state_dict` saved, of the same run that has not trained yet."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate  # loading put a copy there
 
 
 def _batches(scenes: Scenes) -> Iterator[tuple[Tensor, Tensor]]:

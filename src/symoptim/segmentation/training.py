@@ -23,7 +23,7 @@ from torch import nn
 
 from symoptim.data.scenes import SceneSplit
 from symoptim.engine.decisions import Epoch, Findings, Outcome, next_rate, why_stop
-from symoptim.engine.numerics import full_float32
+from symoptim.engine.numerics import tuned_convolutions
 from symoptim.engine.training import Result
 from symoptim.errors import OptionError
 from symoptim.records.scores import scores_of
@@ -87,7 +87,7 @@ class SceneTraining:
         began = time.perf_counter()
         run, number = self.trainer.run, self.epochs + 1
         rate = next_rate(run.schedule, self.history) if self.history else run.rate
-        with full_float32():
+        with tuned_convolutions():
             loss = self.trainer.train_epoch(number, rate)
             outcome = _outcome(run, Epoch(number, rate, loss, math.nan, math.nan, math.nan))
             matrices = self._measure(number, outcome)

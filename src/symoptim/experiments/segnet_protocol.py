@@ -1,0 +1,111 @@
+"""The SegNet experiment as data, in two sizes.
+
+    paper    SegNet on CamVid at full size: a search for the rate, then repeats of 100 epochs; for a GPU
+    quick    SegNet-Basic with 32 features at 90 x 120 pixels, one run of 12 epochs: three minutes on two
+             CPU cores
+
+The paper shows pictures and gives no numbers. What is trained how is therefore decided here, alike for all
+updates: zooms and flips, square roots of median-frequency weights, a rate that falls along a cosine. Rates
+are searched on one grid for all updates by short runs on crops; the same runs show how sensitive each
+update is to its rate.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from symoptim.engine.run import Bold, Cosine, Exponential, Schedule
+from symoptim.errors import OptionError
+from symoptim.experiments.names import NetworkName, ProfileName, SceneScheduleName, WeightingName
+from symoptim.segmentation.augment import Augmentation
+from symoptim.segmentation.updates import SCENE_UPDATES, require_updates
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SegNetProtocol:
+    """What is trained and how; ``features`` are those of the first layer, 64 in both published networks."""
+
+    updates: tuple[str, ...] = ("un", "sm", "sgd", "adamw")
+    network: NetworkName = "segnet"
+    features: int = 64
+    size: tuple[int, int] = (360, 480)
+    epochs: int = 100
+    repeats: int = 3
+    seed: int = 0
+    batch: int = 8
+    schedule: SceneScheduleName = "cosine"
+    weighting: WeightingName = "root"
+    augmentation: Augmentation = field(default_factory=lambda: Augmentation(zoom=(0.6, 1.2), flip=True))
+    measure_every: int = 10
+    # The search for the rate; without any rates every update takes the one it is registered with.
+    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
+    search_epochs: int = 30
+    search_crop: tuple[int, int] | None = (180, 240)
+
+    def __post_init__(self) -> None:
+        require_updates(self.updates)
+        if len(set(self.updates)) != len(self.updates) or not self.updates:
+            named = ", ".join(self.updates) or "none"
+            raise OptionError(f"updates must be different and at least one, got {named}")
+        for name in ("features", "epochs", "repeats", "batch", "search_epochs"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.seed < 0:
+            raise OptionError(f"seed must be 0 or more, got {self.seed}")
+        if any(not 0 < rate < float("inf") for rate in self.rates):
+            raise OptionError(f"rates must be finite numbers above 0, got {self.rates}")
+
+    def schedule_over(self, epochs: int) -> Schedule:
+        """The schedule of a run of so many epochs; exponential decay ends at a hundredth of the rate."""
+        match self.schedule:
+            case "cosine":
+                return Cosine(epochs=epochs)
+            case "exponential":
+                return Exponential(decay=0.01 ** (1 / epochs))
+            case "bold":
+                return Bold()
+
+    def registered_rate(self, update: str) -> float:
+        """Rate of an update where none is searched for."""
+        return SCENE_UPDATES[update].rate
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain data, for the records."""
+        return asdict(self)
+
+
+PROFILES: dict[ProfileName, dict[str, Any]] = {
+    "paper": {},
+    "quick": {
+        "updates": ("un",),
+        "network": "segnet-basic",
+        "features": 32,
+        "size": (90, 120),
+        "epochs": 12,
+        "repeats": 1,
+        "batch": 4,
+        "augmentation": Augmentation(flip=True),
+        "measure_every": 3,
+        "rates": (),
+        "search_crop": None,
+    },
+}
+
+
+def segnet_protocol(profile: ProfileName, **changes: Any) -> SegNetProtocol:
+    """The protocol of a profile, with changes; those that are None change nothing.
+
+    Args:
+        profile: how much of it.
+        **changes: fields of :class:`SegNetProtocol`.
+
+    Returns:
+        The protocol.
+
+    Raises:
+        OptionError: a change breaks a rule.
+
+    >>> segnet_protocol("paper", epochs=None) == SegNetProtocol()
+    True
+    """
+    asked = {name: value for name, value in changes.items() if value is not None}
+    return SegNetProtocol(**{**PROFILES[profile], **asked})

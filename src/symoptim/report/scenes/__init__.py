@@ -1,0 +1,1 @@
+"""The report of the SegNet experiment: scores, pictures, sensitivity to the rate."""

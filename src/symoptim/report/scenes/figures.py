@@ -1,0 +1,68 @@
+"""Curves: how training went, and how much the score depends on the rate."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from symoptim.report.scenes.summary import SceneSummary, SearchPoint
+from symoptim.report.style import color_of, pyplot, save
+
+
+def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
+    """Draw the training loss and the score on the validation set over the epochs, every run a line.
+
+    Args:
+        summary: what the records say.
+        path: of the files, without ending.
+
+    Returns:
+        The files.
+    """
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    for result in summary.trained:
+        for number, run in enumerate(result.runs):
+            look = {"color": color_of(result.update), "alpha": 0.75, "linewidth": 1.4}
+            look |= {"label": result.title} if number == 0 else {}
+            left.plot([e.epoch for e in run.curve], [e.loss for e in run.curve], **look)
+            measured = [e for e in run.curve if not math.isnan(e.validation_error)]
+            scores = [1 - e.validation_error for e in measured]
+            right.plot([e.epoch for e in measured], scores, marker="o", markersize=3, **look)
+    left.set_yscale("log")
+    left.set_ylabel("training loss")
+    right.set_ylabel("mean IoU, validation set")
+    left.legend(frameon=False)
+    for axes in (left, right):
+        _finish(axes, "epoch")
+    return save(figure, path)
+
+
+def draw_sensitivity(points: Sequence[SearchPoint], titles: dict[str, str], path: Path) -> list[Path]:
+    """Draw the test score of every short run against its rate.
+
+    Args:
+        points: the runs.
+        titles: names of the updates.
+        path: of the files, without ending.
+
+    Returns:
+        The files.
+    """
+    figure, axes = pyplot().subplots(figsize=(8, 4.2), layout="constrained")
+    for update in dict.fromkeys(point.update for point in points):
+        mine = sorted((p for p in points if p.update == update), key=lambda point: point.rate)
+        rates, scores = [p.rate for p in mine], [p.test for p in mine]
+        axes.plot(rates, scores, marker="o", color=color_of(update), label=titles[update])
+        lost = [p for p in mine if p.diverged]
+        axes.scatter([p.rate for p in lost], [0] * len(lost), marker="x", s=70, color=color_of(update))
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=-0.02)
+    axes.set_ylabel("mean IoU, test set")
+    axes.legend(frameon=False)
+    _finish(axes, "learning rate")
+    return save(figure, path)
+
+
+def _finish(axes: Any, label: str) -> None:
+    axes.set_xlabel(label)
+    axes.grid(alpha=0.25)

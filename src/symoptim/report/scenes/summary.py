@@ -1,0 +1,153 @@
+"""What the records of the SegNet experiment say, ready to be shown."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from symoptim.errors import RecordsError
+from symoptim.records.findings import Example, Matrix, read_confusions, read_examples, read_pictures
+from symoptim.records.reading import RecordedExperiment, RecordedRun, read_experiment, read_runs, reading
+from symoptim.records.scores import Scores, scores_of
+
+
+class UpdateResult(NamedTuple):
+    """All repeats of an update that ended and did not diverge, with their scores on each set."""
+
+    update: str
+    title: str
+    runs: tuple[RecordedRun, ...]
+    train: tuple[Scores, ...]
+    validation: tuple[Scores, ...]
+    test: tuple[Scores, ...]
+    diverged: int
+    missing: int
+
+    @property
+    def rate(self) -> float | None:
+        """The rate the search chose; None where no run has it."""
+        return self.runs[0].configuration["rate"] if self.runs else None
+
+    @property
+    def mean_ious(self) -> list[float]:
+        """Mean IoU on the test set, one per repeat."""
+        return [scores.mean_iou for scores in self.test]
+
+    @property
+    def mean(self) -> float:
+        """Mean over the repeats of the mean IoU on the test set."""
+        return mean_of(self.test, lambda scores: scores.mean_iou)
+
+    @property
+    def seconds(self) -> float:
+        """Mean time of a run."""
+        return statistics.fmean(run.seconds or 0.0 for run in self.runs)
+
+
+class SearchPoint(NamedTuple):
+    """A short run: its rate and its mean IoU; a run that diverged scores 0."""
+
+    update: str
+    rate: float
+    validation: float
+    test: float
+    diverged: bool
+
+
+class SceneSummary(NamedTuple):
+    """Everything that is shown."""
+
+    experiment: RecordedExperiment
+    results: list[UpdateResult]
+    search: list[SearchPoint]
+    examples: list[Example]
+    pictures: dict[str, dict[str, bytes]]
+    """By update: what its first repeat made of each example."""
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Names of the updates."""
+        return self.experiment.configuration["titles"]
+
+    @property
+    def trained(self) -> list[UpdateResult]:
+        """Updates that have results."""
+        return [result for result in self.results if result.test]
+
+
+def summarize_scenes(records: Path) -> SceneSummary:
+    """Read a records file.
+
+    Args:
+        records: the file.
+
+    Returns:
+        Its runs, scores and pictures.
+
+    Raises:
+        RecordsError: it holds no experiment yet.
+    """
+    with reading(records) as connection:
+        experiment = read_experiment(connection)
+        if experiment is None:
+            raise RecordsError(f"{records} holds no experiment yet")
+        full, search = (read_runs(connection, phase) for phase in ("full", "search"))
+        matrices = {part: read_confusions(connection, part) for part in ("train", "validation", "test")}
+        results = [_result(experiment, update, full, matrices) for update in _updates(experiment)]
+        shown = {result.update: result.runs[0].run for result in results if result.runs}
+        pictures = {update: read_pictures(connection, run) for update, run in shown.items()}
+        points = [_point(run) for run in search if run.has_ended]
+        return SceneSummary(experiment, results, points, read_examples(connection), pictures)
+
+
+def _updates(experiment: RecordedExperiment) -> list[str]:
+    return experiment.configuration["protocol"]["updates"]
+
+
+def _result(
+    experiment: RecordedExperiment,
+    update: str,
+    full: Sequence[RecordedRun],
+    matrices: dict[str, dict[str, Matrix]],
+) -> UpdateResult:
+    ended = [run for run in full if run.labels["update"] == update and run.has_ended]
+    sound = [run for run in ended if not run.diverged]
+    train, validation, test = (
+        tuple(scores_of(by_run[run.run]) for run in sound) for by_run in matrices.values()
+    )
+    repeats = experiment.configuration["protocol"]["repeats"]
+    title = experiment.configuration["titles"][update]
+    return UpdateResult(
+        update,
+        title,
+        tuple(sound),
+        train,
+        validation,
+        test,
+        diverged=len(ended) - len(sound),
+        missing=repeats - len(ended),
+    )
+
+
+def _point(run: RecordedRun) -> SearchPoint:
+    last = run.curve[-1]
+    scores = (0.0, 0.0) if run.diverged else (1 - last.validation_error, 1 - last.test_error)
+    return SearchPoint(run.labels["update"], run.labels["rate"], *scores, run.diverged)
+
+
+def mean_of(scores: Sequence[Scores], which: Callable[[Scores], float]) -> float:
+    """Mean over repeats of one of the scores."""
+    return statistics.fmean(map(which, scores))
+
+
+def spreads(points: Sequence[SearchPoint]) -> dict[str, float]:
+    """Largest minus smallest test score over the grid of rates, by update.
+
+    >>> points = [SearchPoint("un", 0.1, 0.5, 0.5, False), SearchPoint("un", 1.0, 0.0, 0.0, True)]
+    >>> spreads(points)
+    {'un': 0.5}
+    """
+    by_update: dict[str, list[float]] = {}
+    for point in points:
+        by_update.setdefault(point.update, []).append(point.test)
+    return {update: max(scores) - min(scores) for update, scores in by_update.items()}
