@@ -7,7 +7,7 @@ followed by another with the same plan and the same records: it goes on at the l
 import io
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as Interface
 
@@ -19,7 +19,7 @@ from symoptim.records.ledger import Ending, EpochRow, RunRow, has_ended, take_up
 from symoptim.records.store import Records
 
 CHECKPOINT_SECONDS = 5.0  # work that a killed process loses at most, besides the epoch it was in ...
-CHECKPOINT_SHARE = 0.05  # ... or more where saving takes long: it may take this share of the time
+CHECKPOINT_SHARE = 0.02  # ... or more where saving takes long: it may take this share of the time
 
 
 class Watcher(Interface):
@@ -80,12 +80,13 @@ class Task:
         return self.images * self.epochs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recorder:
-    """Trains into a records file, watched."""
+    """Trains into a records file, watched; what it learns of how long saving takes holds for all its runs."""
 
     records: Records
     watcher: Watcher
+    patience: float = field(default_factory=lambda: CHECKPOINT_SECONDS)
 
     def train(self, ensemble: str, tasks: Mapping[str, Task], make: Callable[[], Training]) -> None:
         """Train runs together, from where the records have them to their end.
@@ -116,15 +117,15 @@ class Recorder:
         self.watcher.skip(runs=1, work=task.work)
 
     def _follow(self, training: Training, ensemble: str, tasks: Mapping[str, Task]) -> None:
-        saved_at, patience = time.monotonic(), CHECKPOINT_SECONDS
+        saved_at = time.monotonic()
         while training.is_running:
             results = training.train_epoch()
             began = time.monotonic()
-            saving = training.is_running and began - saved_at > patience
+            saving = training.is_running and began - saved_at > self.patience
             self._write(ensemble, results, _to_bytes(training) if saving else None)
             if saving:
                 saved_at = time.monotonic()
-                patience = max(CHECKPOINT_SECONDS, (saved_at - began) / CHECKPOINT_SHARE)
+                self.patience = max(CHECKPOINT_SECONDS, (saved_at - began) / CHECKPOINT_SHARE)
             self.watcher.epoch(ensemble, results, work=sum(tasks[name].images for name in results))
             ended = {name: result.epoch for name, result in results.items() if result.outcome}
             spared = (tasks[name].work - epoch.number * tasks[name].images for name, epoch in ended.items())
