@@ -1,4 +1,3 @@
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,34 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
-from symoptim.data.camvid import load_camvid
+from data.tiny_camvid import COUNTS, pack, write
+from symoptim.data.camvid import has_camvid, load_camvid
 from symoptim.errors import DataError
-
-COUNTS = {"train": 3, "val": 2, "test": 1}
-
-
-def write(folder: Path, *, ending: str = ".png", mode: str = "P") -> Path:
-    """A tiny CamVid; the label of pixel (y, x) of image k is (y + x + k) % 12."""
-    for split, count in COUNTS.items():
-        for name in (split, f"{split}annot"):
-            (folder / name).mkdir(parents=True)
-        for k in range(count):
-            pixels = np.full((6, 8, 3), 10 * k, dtype=np.uint8)
-            Image.fromarray(pixels).save(folder / split / f"frame_{k}{ending}", lossless=True)
-            y, x = np.mgrid[:6, :8]
-            labels = Image.fromarray(((y + x + k) % 12).astype(np.uint8))
-            if mode == "P":
-                labels = labels.convert("L")
-                labels.putpalette([value for color in range(256) for value in (color, 0, 255 - color)])
-            labels.save(folder / f"{split}annot" / f"frame_{k}.png")
-    return folder
-
-
-def pack(folder: Path, archive: Path) -> Path:
-    with zipfile.ZipFile(archive, "w") as packed:
-        for file in sorted(folder.rglob("*.*")):
-            packed.write(file, Path("CamVid") / file.relative_to(folder))
-    return archive
 
 
 @pytest.mark.parametrize("ending", [".png", ".webp"])
@@ -123,3 +97,30 @@ def test_without_a_place_or_with_nothing_there_it_says_so(
     for place in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(DataError, match="has no CamVid"):
             load_camvid(place)
+
+
+def test_camvid_is_found_wherever_it_would_be_loaded_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path / "somewhere" / "CamVid")
+    archive = pack(folder, tmp_path / "camvid.zip")
+    for place in (folder, tmp_path / "somewhere", archive, tmp_path):
+        assert has_camvid(place)
+    monkeypatch.setenv("SYMOPTIM_DATA", str(folder))
+    assert has_camvid()
+
+
+def test_camvid_is_not_found_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SYMOPTIM_DATA", raising=False)
+    (tmp_path / "train").mkdir()  # but no labels
+    (tmp_path / "notes.txt").write_text("CamVid")
+    for place in (None, tmp_path, tmp_path / "nowhere", tmp_path / "notes.txt"):
+        assert not has_camvid(place)
+
+
+def test_to_be_found_is_not_to_be_whole(tmp_path: Path) -> None:
+    folder = write(tmp_path)
+    (folder / "train" / "frame_0.png").unlink()
+    assert has_camvid(folder)
+    with pytest.raises(DataError):
+        load_camvid(folder)

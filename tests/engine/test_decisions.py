@@ -5,7 +5,7 @@ import math
 import pytest
 
 from symoptim.engine.decisions import Epoch, has_diverged, next_rate, why_stop
-from symoptim.engine.run import Bold, Constant, EarlyStopping, Exponential, FixedEpochs
+from symoptim.engine.run import Bold, Constant, Cosine, EarlyStopping, Exponential, FixedEpochs
 
 RULE = EarlyStopping()
 
@@ -70,6 +70,18 @@ def test_the_rules_are_strict() -> None:
 def test_exponential_decay_shrinks_the_rate_by_the_factor() -> None:
     assert next_rate(Exponential(decay=0.95), history(1)) == pytest.approx(0.095)
     assert next_rate(Constant(), history(7)) == 0.1
+
+
+def test_a_cosine_goes_by_the_rate_of_the_first_epoch_and_the_number_of_the_last() -> None:
+    epochs = [epoch._replace(rate=rate) for epoch, rate in zip(history(3), (0.2, 7.0, 7.0), strict=True)]
+    assert next_rate(Cosine(epochs=4), epochs[:1]) == pytest.approx(0.1 * (1 + math.sqrt(0.5)))
+    assert next_rate(Cosine(epochs=4), epochs[:2]) == pytest.approx(0.1)
+    assert next_rate(Cosine(epochs=4), epochs) == pytest.approx(0.1 * (1 - math.sqrt(0.5)))
+
+
+def test_after_its_epochs_a_cosine_stays_at_zero() -> None:
+    assert next_rate(Cosine(epochs=4), history(4)) == pytest.approx(0.0, abs=1e-18)
+    assert next_rate(Cosine(epochs=4), history(7)) == pytest.approx(0.0, abs=1e-18)
 
 
 def test_the_bold_drivers_first_epoch_changes_nothing() -> None:

@@ -1,7 +1,14 @@
 import pytest
 import torch
 
-from symoptim.engine.numerics import derive_seed, describe_device, device_named, full_float32, seeded
+from symoptim.engine.numerics import (
+    derive_seed,
+    describe_device,
+    device_named,
+    full_float32,
+    seeded,
+    tuned_convolutions,
+)
 from symoptim.errors import OptionError
 
 
@@ -34,6 +41,15 @@ def test_precision_is_full_inside_and_restored_outside() -> None:
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_convolutions_are_tuned_inside_and_left_alone_outside() -> None:
+    cudnn = torch.backends.cudnn
+    for before in (False, True):
+        with cudnn.flags(enabled=True, benchmark=before, allow_tf32=True):
+            with tuned_convolutions():
+                assert (cudnn.benchmark, cudnn.allow_tf32) == (True, False)
+            assert (cudnn.benchmark, cudnn.allow_tf32) == (before, True)
 
 
 def test_the_name_of_a_cpu_tells_its_kind_and_its_threads() -> None:

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import math
 import sqlite3
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,14 @@ import torch
 from small import small_data
 from symoptim.engine.run import EarlyStopping
 from symoptim.engine.trainer import Trainer
-from symoptim.engine.training import Result
 from symoptim.experiments.plan import Cell, selection_runs
 from symoptim.experiments.protocol import Protocol
 from symoptim.experiments.reproduce import Experiment, chosen_rates
-from symoptim.experiments.selection import Candidate, choose
+from symoptim.records.selection import Candidate, choose
 from symoptim.records.ledger import Ending, EpochRow, RunRow, take_up, write_epoch
 from symoptim.records.reading import RecordedRun, read_runs, reading
 from symoptim.records.store import Records
+from watchers import Counter
 
 SMALL = Protocol(
     updates=("sm", "adamw"),
@@ -35,27 +34,6 @@ SMALL = Protocol(
     validation=60,
     stopping=EarlyStopping(minimum=5, maximum=7),
 )
-
-
-class Counter:
-    """A watcher that adds up what it is told, and can interrupt."""
-
-    def __init__(self, patience: int = 10**9) -> None:
-        self.patience = patience
-        self.expected = self.seen = (0, 0)
-
-    def expect(self, *, runs: int, work: int) -> None:
-        self.expected = (runs, work)
-
-    def skip(self, *, runs: int, work: int) -> None:
-        self.seen = (self.seen[0] + runs, self.seen[1] + work)
-
-    def epoch(self, title: str, results: Mapping[str, Result], *, work: int) -> None:
-        ended = sum(result.outcome is not None for result in results.values())
-        self.skip(runs=ended, work=work)
-        self.patience -= 1
-        if self.patience == 0:
-            raise KeyboardInterrupt
 
 
 def carry_out(path: Path, *, protocol: Protocol = SMALL, patience: int = 10**9) -> Counter:

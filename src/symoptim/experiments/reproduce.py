@@ -23,9 +23,9 @@ from symoptim.experiments.plan import (
 )
 from symoptim.experiments.protocol import Protocol
 from symoptim.experiments.recording import Recorder, Task, Watcher
-from symoptim.experiments.selection import NO_RATE, Candidate, choose
 from symoptim.records.ledger import RunRow
 from symoptim.records.reading import read_runs
+from symoptim.records.selection import NO_RATE, Candidate, candidate, choose
 from symoptim.records.store import Records
 
 
@@ -89,8 +89,7 @@ def chosen_rates(records: Records, cell: Cell) -> Chosen:
     for run in read_runs(records.connection, "selection"):
         labels = run.labels
         if (labels["architecture"], labels["depth"]) == (cell.architecture, cell.depth):
-            candidate = Candidate(labels["rate"], run.curve[-1].validation_error, run.diverged)
-            candidates.setdefault((labels["update"], labels["repeat"]), []).append(candidate)
+            candidates.setdefault((labels["update"], labels["repeat"]), []).append(candidate(run))
     chosen = {key: choose(those) for key, those in candidates.items()}
     return lambda update, repeat: chosen[update, repeat]
 

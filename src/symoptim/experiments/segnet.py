@@ -1,94 +1,23 @@
-"""Carry out the SegNet experiment: a search for the rate of every update, then repeats at the rates it chose.
+"""Carry out the SegNet experiment: two rounds that choose every update's rate, then repeats at that rate."""
 
-Seeds belong to a repeat, not to an update: in one repeat all updates start from the same weights and see the
-same images, changed in the same way, in the same order. The search has a seed of its own.
-"""
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
-from torch import nn
 
-from symoptim.data.classes import CLASSES
 from symoptim.data.scenes import Scenes, SceneSplit
-from symoptim.engine.numerics import derive_seed
-from symoptim.engine.run import FixedEpochs
 from symoptim.experiments.recording import Recorder, Task, Watcher
+from symoptim.experiments.segnet_plan import PlannedScenes, full_run, network_of, search_runs
 from symoptim.experiments.segnet_protocol import SegNetProtocol
-from symoptim.experiments.selection import NO_RATE, Candidate, choose
-from symoptim.models.segnet import SegNet, SegNetBasic
 from symoptim.records.findings import Example, write_examples
 from symoptim.records.ledger import RunRow
 from symoptim.records.reading import read_runs
+from symoptim.records.selection import NO_RATE, candidate, rank
 from symoptim.records.store import Records
 from symoptim.segmentation.pictures import jpeg, label_png
-from symoptim.segmentation.pixels import Standardize
-from symoptim.segmentation.run import SceneRun
 from symoptim.segmentation.training import SceneTraining
 
 EXAMPLES = 4
 """Test images that are kept to be looked at, evenly spread over the set."""
-
-
-class PlannedScenes(NamedTuple):
-    """A run with its name and what it stands for."""
-
-    name: str
-    labels: Mapping[str, object]
-    run: SceneRun
-
-
-def search_runs(protocol: SegNetProtocol) -> list[PlannedScenes]:
-    """Short runs on crops at every candidate rate, for every update."""
-    seed = derive_seed(protocol.seed, "search")
-    return [
-        PlannedScenes(
-            f"search/{update}/{rate:g}",
-            {"phase": "search", "update": update, "rate": rate},
-            replace(
-                _run(protocol, update, rate, protocol.search_epochs, seed),
-                augmentation=replace(protocol.augmentation, crop=protocol.search_crop),
-                measure_every=protocol.search_epochs,
-            ),
-        )
-        for update in protocol.updates
-        for rate in protocol.rates
-    ]
-
-
-def full_run(protocol: SegNetProtocol, update: str, repeat: int, rate: float) -> PlannedScenes:
-    """A run of the whole length."""
-    seed = derive_seed(protocol.seed, "full", repeat)
-    return PlannedScenes(
-        f"full/{update}/{repeat}",
-        {"phase": "full", "update": update, "repeat": repeat},
-        _run(protocol, update, rate, protocol.epochs, seed),
-    )
-
-
-def _run(protocol: SegNetProtocol, update: str, rate: float, epochs: int, seed: int) -> SceneRun:
-    return SceneRun(
-        update=update,
-        rate=rate,
-        schedule=protocol.schedule_over(epochs),
-        stopping=FixedEpochs(maximum=epochs),
-        seed=seed,
-        batch=protocol.batch,
-        weighting=protocol.weighting,
-        augmentation=protocol.augmentation,
-        measure_every=protocol.measure_every,
-    )
-
-
-def network_of(protocol: SegNetProtocol, train: Scenes) -> Callable[[], nn.Module]:
-    """Factory of the network, which takes pixels from 0 to 255 as those of ``train`` are."""
-    classes = len(CLASSES)
-    if protocol.network == "segnet-basic":  # its first layer normalizes the pixels
-        return lambda: SegNetBasic(classes, features=protocol.features)
-    pixels = Standardize(train.images)
-    return lambda: nn.Sequential(pixels, SegNet(classes, width=protocol.features / 64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,64 +33,89 @@ class SegNetExperiment:
 
     def carry_out(self) -> None:
         """Train whatever the records do not have yet."""
-        protocol = self.protocol
         examples = example_names(self.data.test)
         with self.records.writing() as connection:
             write_examples(connection, _examples(self.data.test, examples))
-        data = SceneSplit(*(scenes.to(self.device) for scenes in self.data))
-        network = network_of(protocol, data.train)
-        recorder = Recorder(self.records, self.watcher)
-
-        def train(planned: PlannedScenes, shown: list[str]) -> None:
-            name, _, run = planned
-            recorder.train(
-                name,
-                {name: self._task(planned)},
-                lambda: SceneTraining(name, run, network, data, examples=shown, compiled=self.compiled),
-            )
-
         self._announce()
-        for planned in search_runs(protocol):
-            train(planned, [])
-        rates = {update: self._rate(update) for update in protocol.updates}
-        # Repeat by repeat, not update by update: stopped on the way, it leaves a fair comparison.
-        for repeat in range(protocol.repeats):
-            for update, rate in rates.items():
-                planned = full_run(protocol, update, repeat, rate or 1.0)
-                if rate is None:
-                    recorder.give_up(planned.name, self._task(planned), NO_RATE)
-                else:
-                    train(planned, examples)
+        work = _Work(self, Recorder(self.records, self.watcher), examples)
+        work.search()
+        work.final()
+        work.repeat()
         self.records.finish()
 
     def _announce(self) -> None:
         """Tell the watcher how much there is to do; the rates of full runs make no difference to that."""
         protocol = self.protocol
-        full = [
-            full_run(protocol, update, repeat, 1.0)
-            for update in protocol.updates
-            for repeat in range(protocol.repeats)
-        ]
-        everything = [self._task(planned) for planned in (*search_runs(protocol), *full)]
+        one = self.task(full_run(protocol, protocol.updates[0], 1.0, 0))
+        full = [one] * (protocol.places + protocol.repeats - 1) * len(protocol.updates)
+        everything = [*map(self.task, search_runs(protocol)), *full]
         self.watcher.expect(runs=len(everything), work=sum(task.work for task in everything))
 
-    def _rate(self, update: str) -> float | None:
-        """Rate whose search run had the best validation score at its end; None if all diverged."""
-        if not self.protocol.rates:
-            return self.protocol.registered_rate(update)
-        return choose(
-            Candidate(run.labels["rate"], run.curve[-1].validation_error, run.diverged)
-            for run in read_runs(self.records.connection, "search")
-            if run.labels["update"] == update
-        )
-
-    def _task(self, planned: PlannedScenes) -> Task:
+    def task(self, planned: PlannedScenes) -> Task:
         """Work is counted in whole images: of crops only their share."""
         name, labels, run = planned
         images = len(self.data.train.names) // run.batch * run.batch
         crop, (height, width) = run.augmentation.crop, self.data.train.labels.shape[1:]
         share = crop[0] * crop[1] / (height * width) if crop else 1.0
         return Task(RunRow(name, labels, run.as_dict()), max(1, round(images * share)), run.stopping.maximum)
+
+
+class _Work:
+    """The three rounds."""
+
+    def __init__(self, experiment: SegNetExperiment, recorder: Recorder, examples: list[str]) -> None:
+        self.experiment, self.protocol = experiment, experiment.protocol
+        self.recorder = recorder
+        self.examples = examples
+        self.data = SceneSplit(*(scenes.to(experiment.device) for scenes in experiment.data))
+        self.network = network_of(self.protocol, self.data.train)
+
+    def search(self) -> None:
+        """Short runs at every rate of the grid."""
+        for planned in search_runs(self.protocol):
+            self._train(planned)
+
+    def final(self) -> None:
+        """Full runs at the rates that did best in the search, or at the registered one without a search."""
+        for update in self.protocol.updates:
+            ranked = self._ranked("search", update)
+            rates = ranked if self.protocol.rates else [self.protocol.registered_rate(update)]
+            for rate in rates[: self.protocol.places]:
+                self._train(full_run(self.protocol, update, rate, 0))
+            for place in range(len(rates), self.protocol.places):
+                self._give_up(update, f"place {place + 1}")
+
+    def repeat(self) -> None:
+        """More full runs at the best rate; repeat by repeat, for a fair comparison wherever it is stopped."""
+        best = {update: self._ranked("full", update) for update in self.protocol.updates}
+        for repeat in range(1, self.protocol.repeats):
+            for update, rates in best.items():
+                if rates:
+                    self._train(full_run(self.protocol, update, rates[0], repeat))
+                else:
+                    self._give_up(update, f"repeat {repeat + 1}")
+
+    def _ranked(self, phase: str, update: str) -> list[float]:
+        """Rates of an update by how the first runs of a round did on the validation set."""
+        runs = read_runs(self.experiment.records.connection, phase)
+        mine = [run for run in runs if run.labels["update"] == update and not run.labels.get("repeat")]
+        return rank(map(candidate, mine))
+
+    def _give_up(self, update: str, what: str) -> None:
+        """Record a full run for which no rate is left."""
+        name, labels = f"none/{update}/{what}", {"phase": "none", "update": update}
+        one = self.experiment.task(full_run(self.protocol, update, 1.0, 0))
+        self.recorder.give_up(name, Task(RunRow(name, labels, {}), one.images, one.epochs), NO_RATE)
+
+    def _train(self, planned: PlannedScenes) -> None:
+        name, labels, run = planned
+        shown = self.examples if labels["phase"] == "full" else []
+        compiled = self.experiment.compiled
+        self.recorder.train(
+            name,
+            {name: self.experiment.task(planned)},
+            lambda: SceneTraining(name, run, self.network, self.data, examples=shown, compiled=compiled),
+        )
 
 
 def example_names(test: Scenes) -> list[str]:

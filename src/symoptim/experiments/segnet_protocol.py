@@ -5,9 +5,11 @@
              CPU cores
 
 The paper shows pictures and gives no numbers. What is trained how is therefore decided here, alike for all
-updates: zooms and flips, square roots of median-frequency weights, a rate that falls along a cosine. Rates
-are searched on one grid for all updates by short runs on crops; the same runs show how sensitive each
-update is to its rate.
+updates: zooms and flips, square roots of median-frequency weights, a rate that falls along a cosine.
+
+Rates are chosen in two rounds, both by the validation set. Short runs on crops try one grid of rates for
+all updates, which also shows how sensitive each update is to its rate. But the longer a run, the smaller
+the rate it wants: so the best three of each update run in full, and the best of these is repeated.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -35,18 +37,19 @@ class SegNetProtocol:
     schedule: SceneScheduleName = "cosine"
     weighting: WeightingName = "root"
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(zoom=(0.6, 1.2), flip=True))
-    measure_every: int = 10
+    measure_every: int = 20
     # The search for the rate; without any rates every update takes the one it is registered with.
-    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
-    search_epochs: int = 30
+    rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
+    search_epochs: int = 20
     search_crop: tuple[int, int] | None = (180, 240)
+    finalists: int = 3
 
     def __post_init__(self) -> None:
         require_updates(self.updates)
         if len(set(self.updates)) != len(self.updates) or not self.updates:
             named = ", ".join(self.updates) or "none"
             raise OptionError(f"updates must be different and at least one, got {named}")
-        for name in ("features", "epochs", "repeats", "batch", "search_epochs"):
+        for name in ("features", "epochs", "repeats", "batch", "search_epochs", "finalists"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.seed < 0:
@@ -63,6 +66,11 @@ class SegNetProtocol:
                 return Exponential(decay=0.01 ** (1 / epochs))
             case "bold":
                 return Bold()
+
+    @property
+    def places(self) -> int:
+        """Rates of an update that run in full; one where nothing is searched for."""
+        return min(self.finalists, len(self.rates)) or 1
 
     def registered_rate(self, update: str) -> float:
         """Rate of an update where none is searched for."""

@@ -73,26 +73,34 @@ class SceneTrainer:
         self.rate.fill_(rate)
         self.loss.zero_()
         self.model.train()
-        batches = self._order("batches", epoch)
-        chosen = chances(
-            derive_seed(self.run.seed, "images"), epoch, [int(item) for item in batches.flatten()]
-        )
-        for items, chance in zip(batches, chosen.reshape(*batches.shape, -1).to(self.device), strict=True):
+        steps = 0
+        for items, chance in self._batches(epoch):
             self.items.copy_(items)
             self.chances.copy_(chance)
             self.step()
-        return float(self.loss) / len(batches)
+            steps += 1
+        return float(self.loss) / steps
 
-    def _order(self, purpose: str, epoch: int) -> Tensor:
-        """Numbers of the training images in random order, ``(batches, b)``; those left over are left out."""
-        seed, count = derive_seed(self.run.seed, purpose), len(self.data.train.names)
-        whole = count // self.run.batch * self.run.batch
-        return permutations([seed], epoch, count)[0, :whole].reshape(-1, self.run.batch)
+    def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Numbers of the training images in random order, a batch at a time, and what happens to each.
+
+        Those that do not fill a batch at the end are left out.
+        """
+        run, count = self.run, len(self.data.train.names)
+        (order,) = permutations([derive_seed(run.seed, "batches")], epoch, count)
+        batches = order[: count // run.batch * run.batch].reshape(-1, run.batch)
+        numbers = [int(item) for item in batches.flatten()]
+        decided = chances(derive_seed(run.seed, "images"), epoch, numbers).reshape(*batches.shape, -1)
+        yield from zip(batches.to(self.device), decided.to(self.device), strict=True)
+
+    def _inputs(self, items: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
+        """Images, floating point, and labels to learn from."""
+        images, labels = self.data.train.images[items].float(), self.data.train.labels[items]
+        return augment(images, labels, self.run.augmentation, chance)
 
     def _step(self) -> None:
         """One step on the images ``items``."""
-        images, labels = self.data.train.images[self.items].float(), self.data.train.labels[self.items]
-        images, labels = augment(images, labels, self.run.augmentation, self.chances)
+        images, labels = self._inputs(self.items, self.chances)
         scores = self._scores(self.in_steps, images)
         loss = cross_entropy(scores, labels.long(), self.weights, ignore_index=VOID)
         self.optimizer.zero_grad()
@@ -105,11 +113,12 @@ class SceneTrainer:
             return network(images.contiguous(memory_format=torch.channels_last)).float()
 
     def reestimate(self) -> None:
-        """Measure the statistics of batch normalization anew, on the training images as they are.
+        """Measure the statistics of batch normalization anew, on training images as they are learnt from.
 
-        In random batches like those of training: neighbors in the set are neighbors in a film, and vary less.
+        Batches are those of an epoch that is never trained. It matters: on whole images without zooms, a
+        network that learnt from zoomed crops scored .02 less (mean IoU on CamVid).
         """
-        batches = (self.data.train.images[items].float() for items in self._order("statistics", 0))
+        batches = (self._inputs(items, chance)[0] for items, chance in self._batches(0))
         reestimate_(self.model, batches, call=lambda images: self._scores(self.model, images))
 
     @torch.no_grad()
@@ -118,7 +127,7 @@ class SceneTrainer:
         self.model.eval()
         classes = len(CLASSES)
         counts = torch.zeros(classes, classes, dtype=torch.int64, device=self.device)
-        for images, labels in _batches(scenes):
+        for images, labels in _in_order(scenes):
             predicted = self._scores(self.model, images).argmax(dim=1)
             counts += confusion(labels, predicted, classes, void=VOID)
         return [[int(count) for count in row] for row in counts.cpu()]
@@ -141,7 +150,7 @@ class SceneTrainer:
             group["lr"] = self.rate  # loading put a copy there
 
 
-def _batches(scenes: Scenes) -> Iterator[tuple[Tensor, Tensor]]:
+def _in_order(scenes: Scenes) -> Iterator[tuple[Tensor, Tensor]]:
     """Images, floating point, and labels, in order."""
     for start in range(0, len(scenes.names), IMAGES_AT_ONCE):
         part = slice(start, start + IMAGES_AT_ONCE)

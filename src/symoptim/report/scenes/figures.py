@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from symoptim.report.scenes.summary import SceneSummary, SearchPoint
+from symoptim.report.scenes.summary import RatePoint, SceneSummary
 from symoptim.report.style import color_of, pyplot, save
 
 
@@ -37,7 +37,7 @@ def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
     return save(figure, path)
 
 
-def draw_sensitivity(points: Sequence[SearchPoint], titles: dict[str, str], path: Path) -> list[Path]:
+def draw_sensitivity(points: Sequence[RatePoint], titles: dict[str, str], path: Path) -> list[Path]:
     """Draw the test score of every short run against its rate.
 
     Args:

@@ -37,6 +37,7 @@ def render_scenes(summary: SceneSummary, folder: Path) -> str:
         class_rows=tables.class_rows(summary),
         rates=[f"{rate:g}" for rate in tables.searched_rates(summary)],
         rate_rows=tables.rate_rows(summary),
+        finalist_rows=tables.finalist_rows(summary),
         protocol=words.scene_protocol(summary),
         provenance=[
             *provenance_facts(summary.experiment),

@@ -9,10 +9,11 @@ from symoptim.errors import RecordsError
 from symoptim.records.findings import Example, Matrix, read_confusions, read_examples, read_pictures
 from symoptim.records.reading import RecordedExperiment, RecordedRun, read_experiment, read_runs, reading
 from symoptim.records.scores import Scores, scores_of
+from symoptim.records.selection import candidate, choose
 
 
 class UpdateResult(NamedTuple):
-    """All repeats of an update that ended and did not diverge, with their scores on each set."""
+    """All repeats of an update at its chosen rate that did not diverge, with their scores on each set."""
 
     update: str
     title: str
@@ -44,8 +45,8 @@ class UpdateResult(NamedTuple):
         return statistics.fmean(run.seconds or 0.0 for run in self.runs)
 
 
-class SearchPoint(NamedTuple):
-    """A short run: its rate and its mean IoU; a run that diverged scores 0."""
+class RatePoint(NamedTuple):
+    """A run that helped to choose a rate: its rate and its mean IoU; a run that diverged scores 0."""
 
     update: str
     rate: float
@@ -59,7 +60,10 @@ class SceneSummary(NamedTuple):
 
     experiment: RecordedExperiment
     results: list[UpdateResult]
-    search: list[SearchPoint]
+    search: list[RatePoint]
+    """Short runs over the whole grid."""
+    finalists: list[RatePoint]
+    """Full runs at the rates that did best in the search."""
     examples: list[Example]
     pictures: dict[str, dict[str, bytes]]
     """By update: what its first repeat made of each example."""
@@ -97,7 +101,8 @@ def summarize_scenes(records: Path) -> SceneSummary:
         shown = {result.update: result.runs[0].run for result in results if result.runs}
         pictures = {update: read_pictures(connection, run) for update, run in shown.items()}
         points = [_point(run) for run in search if run.has_ended]
-        return SceneSummary(experiment, results, points, read_examples(connection), pictures)
+        finalists = [_point(run) for run in full if run.has_ended and run.labels["repeat"] == 0]
+        return SceneSummary(experiment, results, points, finalists, read_examples(connection), pictures)
 
 
 def _updates(experiment: RecordedExperiment) -> list[str]:
@@ -110,12 +115,16 @@ def _result(
     full: Sequence[RecordedRun],
     matrices: dict[str, dict[str, Matrix]],
 ) -> UpdateResult:
+    """An update at the rate that did best on the validation set in its first full runs."""
+    repeats = experiment.configuration["protocol"]["repeats"]
     ended = [run for run in full if run.labels["update"] == update and run.has_ended]
-    sound = [run for run in ended if not run.diverged]
+    rate = choose(candidate(run) for run in ended if run.labels["repeat"] == 0)
+    chosen = [run for run in ended if run.labels["rate"] == rate]
+    sound = [run for run in chosen if not run.diverged]
+    lost = len(chosen) - len(sound) if rate is not None or not ended else repeats
     train, validation, test = (
         tuple(scores_of(by_run[run.run]) for run in sound) for by_run in matrices.values()
     )
-    repeats = experiment.configuration["protocol"]["repeats"]
     title = experiment.configuration["titles"][update]
     return UpdateResult(
         update,
@@ -124,15 +133,15 @@ def _result(
         train,
         validation,
         test,
-        diverged=len(ended) - len(sound),
-        missing=repeats - len(ended),
+        diverged=lost,
+        missing=repeats - len(sound) - lost,
     )
 
 
-def _point(run: RecordedRun) -> SearchPoint:
+def _point(run: RecordedRun) -> RatePoint:
     last = run.curve[-1]
     scores = (0.0, 0.0) if run.diverged else (1 - last.validation_error, 1 - last.test_error)
-    return SearchPoint(run.labels["update"], run.labels["rate"], *scores, run.diverged)
+    return RatePoint(run.labels["update"], run.labels["rate"], *scores, run.diverged)
 
 
 def mean_of(scores: Sequence[Scores], which: Callable[[Scores], float]) -> float:
@@ -140,10 +149,10 @@ def mean_of(scores: Sequence[Scores], which: Callable[[Scores], float]) -> float
     return statistics.fmean(map(which, scores))
 
 
-def spreads(points: Sequence[SearchPoint]) -> dict[str, float]:
+def spreads(points: Sequence[RatePoint]) -> dict[str, float]:
     """Largest minus smallest test score over the grid of rates, by update.
 
-    >>> points = [SearchPoint("un", 0.1, 0.5, 0.5, False), SearchPoint("un", 1.0, 0.0, 0.0, True)]
+    >>> points = [RatePoint("un", 0.1, 0.5, 0.5, False), RatePoint("un", 1.0, 0.0, 0.0, True)]
     >>> spreads(points)
     {'un': 0.5}
     """

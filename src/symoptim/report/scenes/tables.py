@@ -133,6 +133,16 @@ def _markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def rates_csv(summary: SceneSummary) -> str:
-    """One line per run of the search."""
-    header = ["update", "rate", "validation_mean_iou", "test_mean_iou", "diverged"]
-    return csv_text(header, ([*point[:4], int(point.diverged)] for point in summary.search))
+    """One line per run that helped to choose a rate."""
+    header = ["round", "update", "rate", "validation_mean_iou", "test_mean_iou", "diverged"]
+    rounds = {"search": summary.search, "final": summary.finalists}
+    rows = ([name, *point] for name, points in rounds.items() for point in points)
+    return csv_text(header, ([*row[:-1], int(row[-1])] for row in rows))
+
+
+def finalist_rows(summary: SceneSummary) -> list[tuple[str, str, str, str]]:
+    """Every full run that helped to choose a rate: update, rate, scores on validation and test set."""
+    return [
+        (summary.titles[p.update], f"{p.rate:g}", _short(p.validation), _short(p.test))
+        for p in summary.finalists
+    ]

@@ -113,8 +113,9 @@ def scene_protocol(summary: SceneSummary) -> list[tuple[str, str]]:
         facts.append(
             (
                 "rates",
-                f"one grid for all updates ({rates}): runs of {asked['search_epochs']} epochs{pieces}, the "
-                "highest mean IoU on the validation set wins",
+                f"one grid for all updates ({rates}): runs of {asked['search_epochs']} epochs{pieces}; the "
+                f"best {asked['finalists']} of each update ran in full, the best of these is repeated; best "
+                "is the highest mean IoU on the validation set",
             )
         )
     return facts

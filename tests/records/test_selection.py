@@ -1,4 +1,4 @@
-from symoptim.experiments.selection import Candidate, choose
+from symoptim.records.selection import Candidate, choose
 
 
 def test_the_lowest_error_wins() -> None:
