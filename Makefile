@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 # One thread per process: two threads on two busy cores can be several times slower than one.
 export OMP_NUM_THREADS ?= 1
+# A process per core; the tests of a file stay together, for they share what is slow to make.
+PARALLEL := --numprocesses auto --dist loadfile
 
 .PHONY: help setup reproduce test test-all lint format clean
 
@@ -25,10 +27,10 @@ reproduce: setup
 	$(BIN)/symoptim reproduce table2 --profile quick
 
 test: setup
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
 
 test-all: setup
-	$(BIN)/python -m pytest --cov --cov-report=term -m ''
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term -m ''
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -33,7 +33,16 @@ LAYERS: dict[str, set[str]] = {
     "records": {"errors"},
     "experiments": {"data", "engine", "errors", "models", "records", "segmentation"},
     "report": {"data", "errors", "records"},
-    "cli": {"the package itself", "data", "engine", "errors", "experiments", "records", "report"},
+    "cli": {
+        "the package itself",
+        "data",
+        "engine",
+        "errors",
+        "experiments",
+        "records",
+        "report",
+        "segmentation",
+    },
     "__main__": {"cli", "errors"},
 }
 

@@ -3,8 +3,7 @@
 import symoptim.experiments.recording
 from symoptim.__main__ import main
 
-symoptim.experiments.recording.CHECKPOINT_SECONDS = 0.3
-symoptim.experiments.recording.CHECKPOINT_SHARE = 1.0
-
 if __name__ == "__main__":
+    symoptim.experiments.recording.CHECKPOINT_SECONDS = 0.3
+    symoptim.experiments.recording.CHECKPOINT_SHARE = 1.0
     main()

@@ -15,9 +15,9 @@ from symoptim.engine.trainer import Trainer
 from symoptim.experiments.plan import Cell, selection_runs
 from symoptim.experiments.protocol import Protocol
 from symoptim.experiments.reproduce import Experiment, chosen_rates
-from symoptim.records.selection import Candidate, choose
 from symoptim.records.ledger import Ending, EpochRow, RunRow, take_up, write_epoch
 from symoptim.records.reading import RecordedRun, read_runs, reading
+from symoptim.records.selection import Candidate, choose
 from symoptim.records.store import Records
 from watchers import Counter
 

@@ -1,4 +1,5 @@
-from symoptim.records.selection import Candidate, choose
+from symoptim.records.reading import RecordedEpoch, RecordedRun
+from symoptim.records.selection import Candidate, candidate, choose, rank
 
 
 def test_the_lowest_error_wins() -> None:
@@ -19,3 +20,17 @@ def test_a_diverged_candidate_never_wins() -> None:
 
 def test_nothing_is_chosen_when_all_diverged() -> None:
     assert choose([Candidate(1e-2, 0.9, True), Candidate(1e-3, 0.9, True)]) is None
+
+
+def test_rates_are_ranked_by_error_larger_ones_first_on_a_tie_and_without_those_that_diverged() -> None:
+    errors = {1e-4: 0.2, 1e-3: 0.1, 1e-2: 0.2, 0.1: 0.3}
+    candidates = [Candidate(rate, error, False) for rate, error in errors.items()]
+    assert rank([*candidates, Candidate(1.0, 0.0, True)]) == [1e-3, 1e-2, 1e-4, 0.1]
+    assert rank([]) == []
+
+
+def test_a_recorded_run_stands_by_its_last_epoch() -> None:
+    curve = tuple(RecordedEpoch(k, 0.1, 1.0, 0.5, error, 0.6) for k, error in ((1, 0.2), (2, 0.4)))
+    run = RecordedRun("one", {"rate": 0.3}, {}, "enough", False, curve)
+    assert candidate(run) == Candidate(0.3, 0.4, False)
+    assert candidate(run._replace(diverged=True)).diverged

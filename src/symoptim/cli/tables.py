@@ -68,7 +68,8 @@ def scores_table(summary: SceneSummary) -> Table:
     """Scores on the test set, ours and published ones."""
     asked = summary.experiment.configuration
     title = f"Scores on {asked['data']}'s test set, profile {asked['profile']}"
-    table = Table("", "learnt from", "global", "class", "mean IoU", "", title=title)
+    table = Table("", "learnt from", "global", "class", "mean IoU", title=title)
+    table.add_column("", overflow="fold")  # sources are of no use in part
     for line in score_lines(summary):
         row = (line.system, line.training, *line.texts, line.remark)
         table.add_row(*row, style="" if line.is_ours else "dim")

@@ -28,6 +28,8 @@ COLORS: dict[int, tuple[float, float, float]] = {
     PEDESTRIAN: (0.7, 0.5, 0.3),
     BICYCLIST: (0.3, 0.55, 0.55),
 }
+COUNTS = (367, 101, 233)
+"""Scenes for training, validation and testing: as many as CamVid has images."""
 
 
 class Painter:
@@ -166,6 +168,5 @@ def draw_roads(count: int, *, height: int = 90, width: int = 120, seed: int = 0)
 
 def load_roads(*, height: int = 90, width: int = 120, seed: int = 0) -> SceneSplit:
     """As many scenes as CamVid has images, for training, validation and testing; none of them twice."""
-    counts = (367, 101, 233)
-    parts = [draw_roads(n, height=height, width=width, seed=3 * seed + k) for k, n in enumerate(counts)]
+    parts = [draw_roads(n, height=height, width=width, seed=3 * seed + k) for k, n in enumerate(COUNTS)]
     return SceneSplit(*parts)

@@ -82,8 +82,9 @@ class _Work:
             rates = ranked if self.protocol.rates else [self.protocol.registered_rate(update)]
             for rate in rates[: self.protocol.places]:
                 self._train(full_run(self.protocol, update, rate, 0))
-            for place in range(len(rates), self.protocol.places):
-                self._give_up(update, f"place {place + 1}")
+            self._leave_out(update, self.protocol.places - max(1, len(rates)))
+            if not rates:
+                self._give_up(update, 0)
 
     def repeat(self) -> None:
         """More full runs at the best rate; repeat by repeat, for a fair comparison wherever it is stopped."""
@@ -93,7 +94,7 @@ class _Work:
                 if rates:
                     self._train(full_run(self.protocol, update, rates[0], repeat))
                 else:
-                    self._give_up(update, f"repeat {repeat + 1}")
+                    self._give_up(update, repeat)
 
     def _ranked(self, phase: str, update: str) -> list[float]:
         """Rates of an update by how the first runs of a round did on the validation set."""
@@ -101,10 +102,17 @@ class _Work:
         mine = [run for run in runs if run.labels["update"] == update and not run.labels.get("repeat")]
         return rank(map(candidate, mine))
 
-    def _give_up(self, update: str, what: str) -> None:
-        """Record a full run for which no rate is left."""
-        name, labels = f"none/{update}/{what}", {"phase": "none", "update": update}
-        one = self.experiment.task(full_run(self.protocol, update, 1.0, 0))
+    def _leave_out(self, update: str, places: int) -> None:
+        """Full runs there will not be: fewer rates got through the search than there are places."""
+        if places > 0:
+            one = self.experiment.task(full_run(self.protocol, update, 1.0, 0))
+            self.experiment.watcher.skip(runs=places, work=places * one.work)
+
+    def _give_up(self, update: str, repeat: int) -> None:
+        """Record a full run for which there is no rate."""
+        name = f"full/{update}/none/{repeat}"
+        labels = {"phase": "full", "update": update, "rate": None, "repeat": repeat}
+        one = self.experiment.task(full_run(self.protocol, update, 1.0, repeat))
         self.recorder.give_up(name, Task(RunRow(name, labels, {}), one.images, one.epochs), NO_RATE)
 
     def _train(self, planned: PlannedScenes) -> None:

@@ -49,13 +49,20 @@ class SegNetProtocol:
         if len(set(self.updates)) != len(self.updates) or not self.updates:
             named = ", ".join(self.updates) or "none"
             raise OptionError(f"updates must be different and at least one, got {named}")
-        for name in ("features", "epochs", "repeats", "batch", "search_epochs", "finalists"):
+        for name in ("features", "epochs", "repeats", "batch", "measure_every", "search_epochs", "finalists"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.seed < 0:
             raise OptionError(f"seed must be 0 or more, got {self.seed}")
         if any(not 0 < rate < float("inf") for rate in self.rates):
-            raise OptionError(f"rates must be finite numbers above 0, got {self.rates}")
+            raise OptionError(f"rates must be finite numbers above 0, got {_typed(self.rates)}")
+        if len({f"{rate:g}" for rate in self.rates}) < len(self.rates):
+            raise OptionError(f"rates must differ in their first six digits, got {_typed(self.rates)}")
+        for cut in (self.augmentation.crop, self.search_crop if self.rates else None):
+            if cut is not None and (cut[0] > self.size[0] or cut[1] > self.size[1]):
+                raise OptionError(
+                    f"a crop of {cut[0]} x {cut[1]} does not fit into {self.size[0]} x {self.size[1]}"
+                )
 
     def schedule_over(self, epochs: int) -> Schedule:
         """The schedule of a run of so many epochs; exponential decay ends at a hundredth of the rate."""
@@ -79,6 +86,11 @@ class SegNetProtocol:
     def as_dict(self) -> dict[str, object]:
         """Plain data, for the records."""
         return asdict(self)
+
+
+def _typed(rates: tuple[float, ...]) -> str:
+    """Rates as one would type them."""
+    return ", ".join(f"{rate:g}" for rate in rates)
 
 
 PROFILES: dict[ProfileName, dict[str, Any]] = {

@@ -39,6 +39,13 @@ def write_findings(connection: sqlite3.Connection, findings: Iterable[Finding]) 
         )
 
 
+def forget_findings(connection: sqlite3.Connection, ensemble: str) -> None:
+    """Take back what was found of runs that are to end again."""
+    again = "SELECT run FROM runs WHERE ensemble = ? AND epochs IS NULL"
+    connection.execute(f"DELETE FROM confusions WHERE run IN ({again})", (ensemble,))
+    connection.execute(f"DELETE FROM predictions WHERE run IN ({again})", (ensemble,))
+
+
 def write_examples(connection: sqlite3.Connection, examples: Iterable[Example]) -> None:
     """Record scenes to look at; those that are there stay."""
     connection.executemany("INSERT OR IGNORE INTO examples VALUES (?, ?, ?)", examples)

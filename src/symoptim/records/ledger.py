@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from symoptim.errors import RecordsError
-from symoptim.records.findings import Finding, write_findings
+from symoptim.records.findings import Finding, forget_findings, write_findings
 from symoptim.records.store import Plain, Records
 
 
@@ -67,10 +67,9 @@ def take_up(records: Records, ensemble: str, runs: Iterable[RunRow]) -> bytes | 
         epoch = saved[0] if saved else 0
         mine = "run IN (SELECT run FROM runs WHERE ensemble = ?)"
         connection.execute(f"DELETE FROM epochs WHERE epoch > ? AND {mine}", (epoch, ensemble))
-        connection.execute(
-            "UPDATE runs SET epochs = NULL, reason = NULL, diverged = NULL WHERE epochs > ? AND ensemble = ?",
-            (epoch, ensemble),
-        )
+        ending = "epochs = NULL, reason = NULL, diverged = NULL, seconds = NULL"
+        connection.execute(f"UPDATE runs SET {ending} WHERE epochs > ? AND ensemble = ?", (epoch, ensemble))
+        forget_findings(connection, ensemble)
     return saved[1] if saved else None
 
 

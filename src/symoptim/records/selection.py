@@ -1,5 +1,6 @@
 """The choice of a learning rate: runs at every candidate, the lowest validation error at the end wins."""
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -18,8 +19,9 @@ class Candidate(NamedTuple):
 
 
 def candidate(run: RecordedRun) -> Candidate:
-    """A recorded run that has ended, as a candidate."""
-    return Candidate(run.labels["rate"], run.curve[-1].validation_error, run.diverged)
+    """A recorded run that has ended, as a candidate; one that was never trained has diverged."""
+    error = run.curve[-1].validation_error if run.curve else math.nan
+    return Candidate(run.labels["rate"], error, run.diverged)
 
 
 def rank(candidates: Iterable[Candidate]) -> list[float]:

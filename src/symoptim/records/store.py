@@ -85,6 +85,8 @@ class Records:
             yield
         except sqlite3.OperationalError as error:
             raise self._cannot_write(str(error)) from error
+        except sqlite3.IntegrityError:
+            raise  # whoever wrote this broke a rule of the tables; the file is as it was
         except sqlite3.DatabaseError as error:
             raise RecordsError(
                 f"{self.path} is damaged, or no records file ({error}): move it away, or choose another --out"

@@ -121,6 +121,7 @@ class SceneTraining:
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on after this epoch, as plain data and tensors."""
         return {
+            "running": list(self.running),
             "history": [tuple(epoch) for epoch in self.history],
             "seconds": self.seconds,
             "trainer": self.trainer.state_dict(),
@@ -128,6 +129,7 @@ class SceneTraining:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` saved, of the same run: on the CPU, bit for bit."""
+        self.running = list(state["running"])
         self.history = [Epoch(*epoch) for epoch in state["history"]]
         self.seconds = state["seconds"]
         self.trainer.load_state_dict(state["trainer"])

@@ -38,18 +38,18 @@ def draw_predictions(summary: SceneSummary, path: Path) -> Path:
             axes.imshow(picture, interpolation="nearest")
             axes.set_axis_off()
     for axes, title in zip(grid[0], columns, strict=True):
-        axes.set_title(title, fontsize=11)
-    _add_legend(figure, plt)
+        axes.set_title(title, fontsize=11 if len(columns) < 5 else 14)  # wide figures are shown smaller
+    _add_legend(figure, plt, 10 if len(columns) < 5 else 14)
     return save_png(figure, path)
 
 
-def _add_legend(figure: Any, plt: Any) -> None:
+def _add_legend(figure: Any, plt: Any, size: int) -> None:
     names = (*(kind.name for kind in CLASSES), "no class")
     patches = [
         plt.Rectangle((0, 0), 1, 1, color=[value / 255 for value in color], label=name)
         for color, name in zip(COLORS, names, strict=True)
     ]
-    figure.legend(handles=patches, loc="outside lower center", ncols=6, frameon=False, fontsize=10)
+    figure.legend(handles=patches, loc="outside lower center", ncols=6, frameon=False, fontsize=size)
 
 
 def colored(labels: bytes) -> Any:

@@ -101,7 +101,8 @@ def summarize_scenes(records: Path) -> SceneSummary:
         shown = {result.update: result.runs[0].run for result in results if result.runs}
         pictures = {update: read_pictures(connection, run) for update, run in shown.items()}
         points = [_point(run) for run in search if run.has_ended]
-        finalists = [_point(run) for run in full if run.has_ended and run.labels["repeat"] == 0]
+        firsts = [run for run in full if run.has_ended and run.labels["repeat"] == 0]
+        finalists = [_point(run) for run in firsts if run.curve]
         return SceneSummary(experiment, results, points, finalists, read_examples(connection), pictures)
 
 

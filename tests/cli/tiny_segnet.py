@@ -1,0 +1,22 @@
+"""The command ``symoptim`` with a quick profile so small that tests can wait for it, or kill it."""
+
+import symoptim.experiments.recording
+from symoptim.__main__ import main
+from symoptim.data import roads
+from symoptim.experiments.segnet_protocol import PROFILES
+
+TINY = {"size": (16, 24), "features": 4, "epochs": 6, "batch": 8, "measure_every": 2}
+COUNTS = (40, 10, 10)
+
+
+def shrink() -> None:
+    """Make the quick profile tiny, and its state saved after every epoch."""
+    PROFILES["quick"].update(TINY)
+    roads.COUNTS = COUNTS
+    symoptim.experiments.recording.CHECKPOINT_SECONDS = 0.0
+    symoptim.experiments.recording.CHECKPOINT_SHARE = 1e9
+
+
+if __name__ == "__main__":
+    shrink()
+    main()

@@ -1,0 +1,70 @@
+"""Records of a small SegNet experiment, made once."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+import torch
+
+from small_scenes import small_scenes
+from symoptim.experiments.segnet import SegNetExperiment
+from symoptim.experiments.segnet_protocol import SegNetProtocol
+from symoptim.records.store import Records
+from symoptim.report.scenes.summary import SceneSummary, summarize_scenes
+from watchers import Counter
+
+SMALL = SegNetProtocol(
+    updates=("un", "sgd"),
+    network="segnet-basic",
+    features=4,
+    size=(16, 24),
+    epochs=2,
+    repeats=2,
+    batch=4,
+    measure_every=1,
+    rates=(1e-3, 0.1, 1e30),  # the last one diverges
+    search_epochs=1,
+    search_crop=(8, 16),
+    finalists=2,
+)
+
+
+@pytest.fixture(scope="session")
+def scene_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("scenes") / "records.sqlite"
+    configuration = {
+        "profile": "paper",
+        "data": "camvid",
+        "digest": "abc",
+        "images": [14, 5, 4],
+        "compiled": False,
+        "titles": {"un": "UN", "sgd": "SGD"},
+        "protocol": SMALL.as_dict(),
+    }
+    with Records(path, torch=torch.__version__, device="cpu") as records:
+        records.begin("segnet", configuration)
+        device = torch.device("cpu")
+        SegNetExperiment(SMALL, small_scenes(), device, records, Counter()).carry_out()
+    return path
+
+
+@pytest.fixture
+def scene_folder(scene_records: Path, tmp_path: Path) -> Path:
+    """A folder of its own with these records."""
+    (tmp_path / "records.sqlite").write_bytes(scene_records.read_bytes())
+    return tmp_path
+
+
+@pytest.fixture
+def scene_summary(scene_records: Path) -> SceneSummary:
+    return summarize_scenes(scene_records)
+
+
+def asked_otherwise(folder: Path, **changes: object) -> None:
+    """Change what the records of a folder say was asked for."""
+    with sqlite3.connect(folder / "records.sqlite") as connection:
+        (text,) = connection.execute("SELECT configuration FROM experiment").fetchone()
+        connection.execute(
+            "UPDATE experiment SET configuration = ?", (json.dumps(json.loads(text) | changes),)
+        )

@@ -1,0 +1,74 @@
+import csv
+import io
+import statistics
+
+import pytest
+
+from symoptim.data.classes import CLASSES
+from symoptim.report.scenes import tables
+from symoptim.report.scenes.published import PUBLISHED
+from symoptim.report.scenes.summary import SceneSummary
+
+
+def elsewhere(summary: SceneSummary) -> SceneSummary:
+    """The same, of scenes that are not CamVid's."""
+    asked = summary.experiment.configuration | {"data": "roads"}
+    return summary._replace(experiment=summary.experiment._replace(configuration=asked))
+
+
+def test_our_updates_come_first_and_the_best_of_them_before_the_others(scene_summary: SceneSummary) -> None:
+    lines = tables.score_lines(scene_summary)
+    assert [line.is_ours for line in lines] == [True] * 2 + [False] * len(PUBLISHED)
+    best = max(scene_summary.results, key=lambda result: result.mean)
+    assert lines[0].system == best.title
+    assert f"rate {best.rate:g}" in lines[0].remark
+    assert "n = 2" in lines[0].remark
+
+
+def test_published_scores_stand_only_beside_camvids(scene_summary: SceneSummary) -> None:
+    assert all(line.is_ours for line in tables.score_lines(elsewhere(scene_summary)))
+
+
+def test_a_score_is_mean_and_deviation_over_repeats(scene_summary: SceneSummary) -> None:
+    result = max(scene_summary.results, key=lambda result: result.mean)
+    text = tables.score_lines(scene_summary)[0].texts[2]
+    mean, deviation = (float(part) for part in text.split(" ± "))
+    assert mean == pytest.approx(statistics.fmean(result.mean_ious), abs=5e-4)
+    assert deviation == pytest.approx(statistics.stdev(result.mean_ious), abs=5e-4)
+
+
+def test_a_single_run_has_no_deviation(scene_summary: SceneSummary) -> None:
+    single = [r._replace(runs=r.runs[:1], test=r.test[:1]) for r in scene_summary.results]
+    lines = tables.score_lines(scene_summary._replace(results=single))
+    assert "±" not in "".join(lines[0].texts)
+
+
+def test_the_csv_of_scores_has_every_run_on_every_set(scene_summary: SceneSummary) -> None:
+    rows = list(csv.DictReader(io.StringIO(tables.scores_csv(scene_summary))))
+    assert len(rows) == 2 * 2 * 3
+    for row in rows:
+        ious = [float(row[f"iou_{kind.name}"]) for kind in CLASSES]
+        there = [iou for iou in ious if iou == iou]
+        assert float(row["mean_iou"]) == pytest.approx(statistics.fmean(there))
+
+
+def test_classes_have_the_mean_of_the_repeats(scene_summary: SceneSummary) -> None:
+    rows = tables.class_rows(scene_summary)
+    assert [name for name, _ in rows] == [kind.name for kind in CLASSES]
+    for place, result in enumerate(scene_summary.results):
+        road = statistics.fmean(scores.ious[3] for scores in result.test)
+        assert rows[3][1][place] == pytest.approx(road)
+
+
+def test_rates_are_columns_and_a_run_that_diverged_is_called_so(scene_summary: SceneSummary) -> None:
+    text = tables.rates_markdown(scene_summary).splitlines()
+    assert text[0] == "| rate | 0.001 | 0.1 | 1e+30 | spread |"
+    assert [line.split(" | ")[3] for line in text[2:]] == ["diverged", "diverged"]
+    for _, texts, spread in tables.rate_rows(scene_summary):
+        assert float(spread) == max(map(float, texts[:2]))  # a run that diverged scores 0
+
+
+def test_the_csv_of_rates_has_both_rounds(scene_summary: SceneSummary) -> None:
+    rows = list(csv.DictReader(io.StringIO(tables.rates_csv(scene_summary))))
+    assert [row["round"] for row in rows] == ["search"] * 6 + ["final"] * 4
+    assert sum(row["diverged"] == "1" for row in rows) == 2

@@ -1,0 +1,120 @@
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.optim import NAdam, Optimizer
+
+from small_scenes import a_scene_run, small_scenes, small_segnet
+from symoptim.errors import OptionError
+from symoptim.models.segnet import ConvolutionBlock, EncoderDecoder, SegNet
+from symoptim.segmentation.pixels import Standardize
+from symoptim.segmentation.training import SceneTraining
+from symoptim.segmentation.updates import SCENE_UPDATES, SceneUpdate, require_updates
+
+INVARIANT = ["un", "un-momentum", "sm", "invariant-adamw"]
+
+
+def filters(model: nn.Module) -> Iterator[nn.Parameter]:
+    """Weights that batch normalization follows."""
+    for block in model.modules():
+        if isinstance(block, ConvolutionBlock):
+            yield block[0].weight
+
+
+def take_steps(model: EncoderDecoder, optimizer: Optimizer, steps: int = 10) -> list[float]:
+    """Losses on one batch, before each step on it."""
+    images, labels = small_scenes().train.images[:4].float(), small_scenes().train.labels[:4].long()
+    losses: list[float] = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = cross_entropy(model(images), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def norms(weight: nn.Parameter) -> torch.Tensor:
+    return weight.detach().flatten(1).norm(dim=1)
+
+
+@pytest.mark.parametrize("update", SCENE_UPDATES)
+def test_every_update_lowers_the_loss_at_the_rate_it_is_registered_with(update: str) -> None:
+    model = small_segnet()
+    optimizer = SCENE_UPDATES[update].make(model, torch.tensor(SCENE_UPDATES[update].rate))
+    losses = take_steps(model, optimizer)
+    assert losses[-1] < losses[0] - 0.05
+
+
+@pytest.mark.parametrize("update", SCENE_UPDATES)
+def test_a_rate_that_changes_in_place_is_the_rate_of_the_next_step(update: str) -> None:
+    model, rate = small_segnet(), torch.tensor(0.01)
+    other = copy.deepcopy(model)
+    optimizer = SCENE_UPDATES[update].make(model, rate)
+    rate.fill_(0.003)
+    losses = take_steps(model, optimizer, 3)
+    assert losses == take_steps(other, SCENE_UPDATES[update].make(other, torch.tensor(0.003)), 3)
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("update", INVARIANT)
+@pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "after other layers"])
+def test_filters_before_batch_normalization_are_rows_and_all_else_is_plain(
+    update: str, wrapped: bool
+) -> None:
+    model: nn.Module = SegNet(width=1 / 32)
+    if wrapped:
+        model = nn.Sequential(Standardize(small_scenes().train.images), model)
+    groups = SCENE_UPDATES[update].make(model, torch.tensor(0.1)).param_groups
+    members = {id(p): group["geometry"] for group in groups for p in group["params"]}
+    rows = {id(weight) for weight in filters(model)}
+    assert len(rows) == 25
+    assert members == {id(p): "rows" if id(p) in rows else "plain" for p in model.parameters()}
+
+
+@pytest.mark.parametrize("update", ["un", "un-momentum"])
+def test_unit_norm_keeps_filters_at_norm_one_but_for_the_classifiers(update: str) -> None:
+    model = small_segnet()
+    before = norms(model.classifier.weight)
+    take_steps(model, SCENE_UPDATES[update].make(model, torch.tensor(0.1)))
+    for weight in filters(model):
+        torch.testing.assert_close(norms(weight), torch.ones(len(weight)))
+    after = norms(model.classifier.weight)
+    assert (after - 1).abs().max() > 0.1
+    assert not torch.equal(after, before)
+
+
+@pytest.mark.parametrize(
+    ("update", "options"),
+    [("sgd", {"momentum": 0.9, "weight_decay": 5e-4}), ("adamw", {"weight_decay": 0.05})],
+)
+def test_what_everybody_uses_treats_all_parameters_alike(update: str, options: dict[str, float]) -> None:
+    model = small_segnet()
+    (group,) = SCENE_UPDATES[update].make(model, torch.tensor(0.1)).param_groups
+    assert {id(p) for p in group["params"]} == {id(p) for p in model.parameters()}
+    assert {name: group[name] for name in options} == options
+
+
+@pytest.mark.parametrize("names", [["lion"], ["sm", "lion"]])
+def test_an_unknown_update_is_refused(names: list[str]) -> None:
+    known = "un, un-momentum, sm, sgd, adamw, invariant-adamw"
+    with pytest.raises(OptionError, match=f"unknown update 'lion'; choose from {known}"):
+        require_updates(names)
+
+
+def test_an_update_that_is_put_in_can_be_trained_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Optimizer] = []
+
+    def make(model: nn.Module, rate: torch.Tensor) -> Optimizer:
+        made.append(NAdam(model.parameters(), lr=rate))
+        return made[-1]
+
+    monkeypatch.setitem(SCENE_UPDATES, "nadam", SceneUpdate("NAdam", make, rate=1e-3))
+    training = SceneTraining("one", a_scene_run("nadam"), small_segnet, small_scenes())
+    assert made == [training.trainer.optimizer]
+    first = training.train_epoch()["one"].epoch.loss
+    assert training.train_epoch()["one"].epoch.loss < first
