@@ -26,6 +26,7 @@ LAYERS: dict[str, set[str]] = {
     "updates": {"geometry"},
     "segmentation": {"data", "engine", "errors", "optim", "records"},
     "schedules": {"errors"},
+    "symmetry": {"errors"},
     "routing": {"errors", "geometry"},
     "models": {"errors", "geometry", "routing"},
     "optim": {"errors", "geometry", "routing", "updates"},

@@ -1,0 +1,1 @@
+"""Dimensional analysis for networks: every positive rescaling of the weights that changes no output."""

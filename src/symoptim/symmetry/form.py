@@ -1,0 +1,68 @@
+"""How the elements of one tensor scale: the log-scale of each is a sum of unknowns, named by ids.
+
+A form holds its ids in *terms*, integer tensors that broadcast to the tensor's shape: the log-scale of an
+element is the sum of the unknowns its terms name there. Two ids are special:
+
+    FIXED      the unknown that is zero: the element never changes
+    ANYTHING   the element is 0 or -inf, which every scale leaves as it is
+
+A linear layer's weight has two terms, rows ``(o, 1)`` and columns ``(1, k)``; its output has one. *Addends*
+and *factors* are put off, because whoever comes next may not see them: see :class:`Deferred`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from symoptim.symmetry.tensors import filled
+
+FIXED, ANYTHING = 0, -1
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Log-scales of a tensor of that shape; without terms it is fixed."""
+
+    shape: tuple[int, ...]
+    terms: tuple[Tensor, ...] = ()
+    addends: "tuple[Deferred, ...]" = ()
+    factors: "tuple[Deferred, ...]" = ()
+
+    def ids(self) -> Tensor:
+        """The ids of a form with at most one term, one for every element."""
+        (term,) = self.terms or (filled(len(self.shape), FIXED),)
+        return term.expand(self.shape)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is put off."""
+        return not self.addends and not self.factors
+
+    def bare(self) -> "Form":
+        """The same without what is put off."""
+        return replace(self, addends=(), factors=())
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A summand or a factor that some operations do not see.
+
+    A bias before batch normalization is subtracted again; the length of an embedding's row is divided out by
+    a layer norm. ``spread`` numbers its values, broadcastable to the shape of the whole: along an axis where
+    they do not vary it is constant. ``merge`` makes its form, of the shape of the whole, with the equations
+    that takes, when somebody sees it.
+    """
+
+    spread: Tensor
+    merge: Callable[[], Form]
+
+
+def fixed(shape: Sequence[int]) -> Form:
+    """The form of a tensor that never changes."""
+    return Form(tuple(shape))
+
+
+def anything(shape: Sequence[int]) -> Form:
+    """The form of a tensor of zeros."""
+    return Form(tuple(shape), (filled(len(shape), ANYTHING),))

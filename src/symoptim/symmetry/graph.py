@@ -1,0 +1,58 @@
+"""A network as a list of tensor operations: what symmetries are found in."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The value with that number."""
+
+    index: int
+
+
+Kind = Literal["parameter", "buffer", "input", "constant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value that is there from the beginning: a tensor of the model by name, an input, or a constant."""
+
+    index: int
+    kind: Kind
+    name: str
+    tensor: Tensor
+    """For its shape, its type and, of what is not an input, its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A value that is computed: the operation, its arguments with :class:`Ref` for tensors, and its place."""
+
+    index: int
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    result: Any
+    """Tensors of the shapes and types that come out, without values; a tuple of them, or no tensor at all."""
+    place: str
+    """Module of the network it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Leaves, operations in order, what comes out, and what is written back into buffers."""
+
+    leaves: tuple[Leaf, ...]
+    operations: tuple[Operation, ...]
+    outputs: tuple[Ref, ...]
+    mutated: tuple[tuple[str, Ref], ...]
+    """Names of buffers, and their values afterwards."""
+
+    def users(self, index: int) -> Iterator[Operation]:
+        """Operations that take a value."""
+        return (operation for operation in self.operations if Ref(index) in operation.arguments)

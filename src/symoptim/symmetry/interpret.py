@@ -1,0 +1,162 @@
+"""Walk a graph and let every operation say what it has to say about scales.
+
+An operation without a rule, a rule that cannot tell or fails, a result of the wrong shape: everything the
+operation touches is pinned. More equations can only make the group smaller, so nothing false is ever found.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from symoptim.symmetry.ansatz import Ansatz, leaf_form
+from symoptim.symmetry.form import Form, anything, fixed
+from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
+from symoptim.symmetry.rules import RULES
+from symoptim.symmetry.rules.registry import SEES_DEFERRED, CannotTell, Context, Result
+from symoptim.symmetry.system import System
+
+Value = Form | tuple[Any, ...] | None
+
+
+@dataclass(slots=True)
+class Findings:
+    """Forms of the model's tensors by name, the equations, and what was pinned or is not exact."""
+
+    system: System
+    tensors: dict[str, Form] = field(default_factory=dict[str, Form])
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    """Other names of tied tensors, and the name they are listed by."""
+    origins: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    """First unknown that each operation brought, and its place: for names of generators."""
+    pinned: "Counter[tuple[str, str]]" = field(default_factory=lambda: Counter[tuple[str, str]]())
+    """Operations nothing is known about, and their places."""
+    approximate: "Counter[tuple[str, str, float]]" = field(
+        default_factory=lambda: Counter[tuple[str, str, float]]()
+    )
+    """Operations that are exact only up to a constant, their places, the constant."""
+
+
+def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
+    """Write all equations of a graph; its outputs are pinned.
+
+    Args:
+        graph: of the model.
+        ansatz: how general parameters may scale.
+
+    Returns:
+        What was found.
+    """
+    findings = Findings(System())
+    values: dict[int, Value] = {}
+    by_tensor: dict[int, str] = {}
+    for leaf in graph.leaves:
+        values[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
+    for operation in graph.operations:
+        findings.origins.append((findings.system.count, f"{operation.place} {operation.name}".strip()))
+        values[operation.index] = _result(findings, operation, values)
+    _close(findings, graph, values)
+    return findings
+
+
+def _leaf(findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tensor: dict[int, str]) -> Form:
+    tensor = leaf.tensor
+    if leaf.kind in ("parameter", "buffer") and tensor.is_floating_point():
+        first = by_tensor.setdefault(id(tensor), leaf.name)
+        if first != leaf.name:
+            findings.aliases[leaf.name] = first
+        else:
+            findings.tensors[leaf.name] = leaf_form(findings.system, graph, leaf, ansatz)
+        return findings.tensors[first]
+    zero = leaf.kind != "input" and tensor.numel() > 0 and not bool(tensor.any())
+    return anything(tensor.shape) if zero else fixed(tensor.shape)
+
+
+def _result(findings: Findings, operation: Operation, values: dict[int, Value]) -> Value:
+    def look_up(argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            value = values[argument.index]
+            if isinstance(value, Form) and operation.name not in SEES_DEFERRED:
+                return findings.system.settle(value)
+            return value
+        if isinstance(argument, list | tuple):
+            return [look_up(one) for one in argument]  # pyright: ignore[reportUnknownVariableType]
+        return argument
+
+    if operation.name == "getitem":
+        whole = values[operation.arguments[0].index]
+        return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
+    arguments = [look_up(argument) for argument in operation.arguments]
+    keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
+    context = Context(findings.system, operation)
+    result = _judged(context, arguments, keywords)
+    if result is None and operation.result is not None:
+        result = _pinned(findings, operation, [*arguments, *keywords.values()])
+    for constant in context.approximations:
+        findings.approximate[operation.name, operation.place, constant] += 1
+    return result
+
+
+def _judged(context: Context, arguments: Sequence[Any], keywords: dict[str, Any]) -> Result:
+    """What the rule says; None where there is none, or it is not to be trusted."""
+    rule: Callable[..., Result] | None = RULES.get(context.operation.name)
+    if rule is None:
+        return None
+    try:
+        result = rule(context, *arguments, **keywords)
+    except CannotTell:
+        return None
+    except Exception:  # a use its author did not think of: whatever it is, pinning is right
+        return None
+    return result if _fits(result, context.operation.result) else None
+
+
+def _fits(result: Any, expected: Any) -> bool:
+    """Whether forms have the shapes of the tensors they are to describe."""
+    if isinstance(expected, list | tuple):
+        pairs = list(zip(result, expected, strict=False)) if isinstance(result, tuple) else []  # pyright: ignore
+        return len(pairs) == len(expected) and all(_fits(one, other) for one, other in pairs)  # pyright: ignore
+    if not isinstance(expected, Tensor):
+        return True
+    if not isinstance(result, Form) or result.shape != tuple(expected.shape):
+        return False
+    return all(
+        term.dim() == len(result.shape)
+        and all(size in (1, whole) for size, whole in zip(term.shape, result.shape, strict=True))
+        for term in result.terms
+    )
+
+
+def _pinned(findings: Findings, operation: Operation, arguments: Sequence[Any]) -> Value:
+    """Pin everything an operation touches, and say so."""
+    findings.pinned[operation.name, operation.place] += 1
+    for form in _forms(arguments):
+        findings.system.pin(form)
+    result = operation.result
+    if isinstance(result, Tensor):
+        return fixed(result.shape)
+    if isinstance(result, list | tuple):
+        return tuple(fixed(one.shape) if isinstance(one, Tensor) else None for one in result)  # pyright: ignore
+    return None
+
+
+def _forms(arguments: Any) -> Iterator[Form]:
+    if isinstance(arguments, Form):
+        yield arguments
+    elif isinstance(arguments, list | tuple):
+        for argument in arguments:  # pyright: ignore[reportUnknownVariableType]
+            yield from _forms(argument)
+
+
+def _close(findings: Findings, graph: Graph, values: dict[int, Value]) -> None:
+    """Outputs do not change; buffers end as they began, in their scale."""
+    for output in graph.outputs:
+        for form in _forms(values[output.index]):
+            findings.system.pin(form)
+    for name, value in graph.mutated:
+        there = findings.tensors.get(findings.aliases.get(name, name))
+        after = values[value.index]
+        if there is not None and isinstance(after, Form):
+            findings.system.same(findings.system.settle(after), there)

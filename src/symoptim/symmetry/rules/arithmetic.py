@@ -1,0 +1,116 @@
+"""Sums, products and powers."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import torch
+
+from symoptim.symmetry.form import Deferred, Form, anything, fixed
+from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
+from symoptim.symmetry.system import Exponent
+from symoptim.symmetry.tensors import aligned
+
+LARGEST_DENOMINATOR = 1000
+
+
+def plus(context: Context, form: Form, other: Form) -> Form:
+    """Form of a sum. A summand that is broadcast, such as a bias, is merged when somebody sees it."""
+    if form.shape != context.shape or math.prod(other.shape) == math.prod(form.shape):
+        return context.system.same(context.system.settle(form), context.system.settle(other))
+    settled = context.system.settle(other)
+    form = context.system.settle(form) if form.factors else form
+    axes = len(form.shape)
+    spread = aligned(torch.arange(math.prod(other.shape)).reshape(other.shape), axes)
+    merged = Form(form.shape, tuple(aligned(term, axes) for term in settled.terms))
+    return Form(form.shape, form.terms, (*form.addends, Deferred(spread, lambda: merged)))
+
+
+@rule("add", "sub", "rsub", sees_deferred=True)
+def _add(context: Context, one: Any, other: Any, alpha: float = 1) -> Result:
+    if isinstance(one, Form) and isinstance(other, Form):
+        large, small = (one, other) if math.prod(one.shape) >= math.prod(other.shape) else (other, one)
+        return plus(context, large, small)
+    form, number = (one, other) if isinstance(one, Form) else (other, one)
+    if number == 0:
+        return form
+    form = context.system.settle(form)
+    return form if context.nearly_zero(number) else context.system.pin(form)
+
+
+@rule("maximum", "minimum", "fmax", "fmin")
+def _maximum(context: Context, one: Form, other: Form) -> Result:
+    return context.system.same(one, other)
+
+
+@rule("mul", sees_deferred=True)
+def _mul(context: Context, one: Any, other: Any) -> Result:
+    return _product(context, (one, 1), (other, 1))
+
+
+@rule("div", "true_divide", sees_deferred=True)
+def _div(context: Context, one: Any, other: Any, **keywords: Any) -> Result:
+    if keywords.get("rounding_mode"):
+        raise CannotTell
+    return _product(context, (one, 1), (other, -1))
+
+
+def _product(context: Context, *factors: tuple[Any, Exponent]) -> Form:
+    forms = [(factor, exponent) for factor, exponent in factors if isinstance(factor, Form)]
+    if len(forms) == 1 and forms[0][1] == 1:  # times a number: what is put off stays so
+        return forms[0][0]
+    settled = [(context.system.settle(form), exponent) for form, exponent in forms]
+    return context.system.combine(settled, context.shape)
+
+
+@rule("pow")
+def _pow(context: Context, base: Any, exponent: Any) -> Result:
+    if not isinstance(base, Form) or not isinstance(exponent, int | float):
+        raise CannotTell
+    power = Fraction(exponent).limit_denominator(LARGEST_DENOMINATOR)
+    return context.system.combine([(base, power)], context.shape)
+
+
+@rule("sqrt")
+def _sqrt(context: Context, form: Form) -> Result:
+    return context.system.combine([(form, Fraction(1, 2))], context.shape)
+
+
+@rule("rsqrt")
+def _rsqrt(context: Context, form: Form) -> Result:
+    return context.system.combine([(form, Fraction(-1, 2))], context.shape)
+
+
+@rule("reciprocal")
+def _reciprocal(context: Context, form: Form) -> Result:
+    return context.system.combine([(form, -1)], context.shape)
+
+
+@rule("square")
+def _square(context: Context, form: Form) -> Result:
+    return context.system.combine([(form, 2)], context.shape)
+
+
+@rule("where")
+def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
+    chosen = context.system.same(_lifted(one), _lifted(other))
+    return context.system.same(chosen, anything(context.shape))  # only to have the shape of the result
+
+
+def _lifted(value: Any) -> Form:
+    """A tensor or a number as a form; zero and minus infinity fit any scale."""
+    if isinstance(value, Form):
+        return value
+    return anything(()) if value == 0 or abs(value) >= LARGE else fixed(())
+
+
+LARGE = 1e30
+"""Numbers from here on stand for infinity in masks."""
+
+
+@rule("masked_fill", sees_deferred=True)
+def _masked_fill(context: Context, form: Form, mask: Form, value: Any) -> Result:
+    if isinstance(value, int | float) and value <= -LARGE and form.shape == context.shape:
+        return form  # minus infinity stays what it is, whatever is added to it
+    filled = context.system.same(context.system.settle(form), _lifted(value))
+    return Form(context.shape, filled.terms)

@@ -1,0 +1,139 @@
+"""Joining, cutting and looking up: where elements go is known, or their scale may not depend on it."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from symoptim.symmetry.form import ANYTHING, Deferred, Form, fixed
+from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
+from symoptim.symmetry.system import move
+from symoptim.symmetry.tensors import squeezed
+
+
+@rule("cat", "concat", "concatenate")
+def _cat(context: Context, forms: Sequence[Form], axis: int = 0) -> Result:
+    there = [form for form in forms if form.shape != (0,)]  # torch lets empty ones pass
+    return _joined(context, torch.cat([context.system.single(form).ids() for form in there], dim=axis))
+
+
+@rule("stack")
+def _stack(context: Context, forms: Sequence[Form], axis: int = 0) -> Result:
+    return _joined(context, torch.stack([context.system.single(form).ids() for form in forms], dim=axis))
+
+
+def _joined(context: Context, ids: Tensor) -> Form:
+    return Form(context.shape, (squeezed(ids),))
+
+
+@rule("slice_scatter", "select_scatter", "diagonal_scatter")
+def _scatter(context: Context, form: Form, other: Form, *arguments: Any, **keywords: Any) -> Result:
+    whole, part = (context.system.single(one).ids() for one in (form, other))
+    return _joined(context, context.operation.function(whole.clone(), part, *arguments, **keywords))
+
+
+@rule("copy")
+def _copy(context: Context, form: Form, other: Form, *_: Any) -> Result:
+    return move(context.system.single(other), lambda ids: ids.expand(context.shape))
+
+
+@rule("constant_pad_nd", "pad")
+def _pad(context: Context, form: Form, around: Sequence[int], *rest: Any, **keywords: Any) -> Result:
+    words = [one for one in (*rest, keywords.get("mode")) if isinstance(one, str)]
+    numbers = [one for one in (*rest, keywords.get("value")) if isinstance(one, int | float)]
+    if any(word != "constant" for word in words):
+        tied = context.system.const_along(form, range(-len(around) // 2, 0))
+        return Form(context.shape, tied.terms)  # mirrored or repeated: places mix
+    if numbers and numbers[0] not in (0, -math.inf):
+        context.system.pin(form)
+        return fixed(context.shape)
+    ids = torch.nn.functional.pad(context.system.single(form).ids(), list(around), value=ANYTHING)
+    return _joined(context, ids)
+
+
+@rule("embedding")
+def _embedding(context: Context, weight: Form, places: Form, *_: Any, **__: Any) -> Result:
+    system, shape = context.system, context.shape
+    lengths = tuple(term for term in weight.terms if term.shape[1] == 1 and term.shape[0] > 1)
+    others = tuple(term for term in weight.terms if term.shape[1] > 1 or term.shape[0] == 1)
+    row = system.const_along(Form(weight.shape, others), [0])
+    number = math.prod(shape[:-1])
+
+    def merge() -> Form:
+        """Which row is looked up is not known: all have to scale alike."""
+        tied = system.const_along(Form(weight.shape, lengths), [0])
+        return Form(shape, tuple(term.reshape([1] * len(shape)) for term in tied.terms))
+
+    spread = torch.arange(number).reshape(*shape[:-1], 1)
+    factors = (Deferred(spread, merge),) if lengths else ()
+    return Form(shape, _trailing(row, shape, 1), factors=factors)
+
+
+@rule("index")
+def _index(context: Context, form: Form, places: Sequence[Form | None]) -> Result:
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    if axes != list(range(len(axes))):
+        raise CannotTell
+    tied = context.system.const_along(form, axes)
+    return Form(context.shape, _trailing(tied, context.shape, len(form.shape) - len(axes)))
+
+
+def _trailing(tied: Form, shape: tuple[int, ...], kept: int) -> tuple[Tensor, ...]:
+    """Terms whose last axes are those of a result, the first ones anything."""
+    before = [1] * (len(shape) - kept)
+    return tuple(term.reshape(before + list(term.shape[len(term.shape) - kept :])) for term in tied.terms)
+
+
+@rule("gather")
+def _gather(context: Context, form: Form, axis: int, places: Form, **_: Any) -> Result:
+    tied = context.system.const_along(form, [axis])
+    if any(
+        size not in (1, wanted)
+        for term in tied.terms
+        for size, wanted in zip(term.shape, context.shape, strict=True)
+    ):
+        raise CannotTell  # it also cuts other axes
+    return Form(context.shape, tied.terms)
+
+
+@rule("index_put", "_unsafe_index_put")
+def _index_put(
+    context: Context,
+    form: Form,
+    places: Sequence[Form | None],
+    values: Form,
+    accumulate: bool = False,
+    *_: Any,
+) -> Result:
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    if axes != list(range(len(axes))):
+        raise CannotTell
+    system = context.system
+    tied = system.const_along(form, axes)
+    kept = len(form.shape) - len(axes)
+    lead = range(max(0, len(values.shape) - kept))
+    written = system.const_along(values, lead) if lead else values
+    flat = move(written, lambda ids: ids.reshape(ids.shape[len(lead) :]))
+    both = system.same(tied, flat)
+    return Form(form.shape, system.const_along(both, axes).terms)
+
+
+@rule("scatter_add", "index_add", "scatter", "index_copy")
+def _scattered(
+    context: Context, form: Form, axis: int, places: Form, values: Any, *_: Any, **__: Any
+) -> Result:
+    if not isinstance(values, Form):
+        raise CannotTell
+    system = context.system
+    tied, written = system.const_along(form, [axis]), system.const_along(values, [axis])
+    if any(
+        term.shape[other] > 1
+        for term in written.terms
+        for other in range(len(form.shape))
+        if form.shape[other] != values.shape[other]
+    ):
+        raise CannotTell
+    both = system.same(tied, Form(tied.shape, written.terms))
+    return Form(form.shape, both.terms)

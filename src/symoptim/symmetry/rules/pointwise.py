@@ -1,0 +1,96 @@
+"""Operations on single elements: those that pass a positive scale through, and those that pin it."""
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+from symoptim.symmetry.form import Form, anything, fixed
+from symoptim.symmetry.rules.registry import Context, Result, rule
+
+COPIES = "clone alias detach _to_copy to contiguous lift_fresh_copy lift_fresh".split()
+HOMOGENEOUS = (
+    "relu leaky_relu neg abs dropout native_dropout alpha_dropout feature_dropout tril triu rrelu "
+    "rrelu_with_noise rrelu_with_noise_functional positive real"
+).split()
+NONLINEAR = (
+    "gelu silu sigmoid tanh exp log elu selu celu softplus softshrink hardshrink threshold hardtanh relu6 "
+    "hardswish hardsigmoid mish sin cos erf log1p expm1 logsumexp logit cross_entropy_loss nll_loss "
+    "nll_loss_forward nll_loss2d_forward log_softmax _log_softmax log_sigmoid atan asin acos sinh cosh "
+    "exp2 log2 round floor ceil mse_loss"
+).split()
+# They see no scale at all: signs, shapes, and what is made from nothing.
+SCALE_FREE = (
+    "sign sgn isnan isinf isfinite ones_like full_like new_full new_ones empty_like new_empty logical_not "
+    "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_not arange full ones scalar_tensor "
+    "empty rand randn rand_like randn_like randint randperm any all one_hot sym_size sym_constrain_range "
+    "bernoulli _assert_tensor_metadata eye linspace"
+).split()
+ZEROS = "zeros zeros_like new_zeros".split()
+
+
+@rule(*COPIES, sees_deferred=True)
+def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+    return form
+
+
+@rule(*HOMOGENEOUS)
+def _homogeneous(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+    result = context.operation.result
+    if isinstance(result, Tensor):
+        return form
+    return (form, *(fixed(other.shape) for other in result[1:]))  # a mask of what was dropped
+
+
+@rule(*NONLINEAR)
+def _nonlinear(context: Context, *arguments: Any, **keywords: Any) -> Result:
+    for argument in (*arguments, *keywords.values()):
+        if isinstance(argument, Form):
+            context.system.pin(argument)
+    result = context.operation.result
+    if isinstance(result, Tensor):
+        return fixed(result.shape)
+    return tuple(fixed(one.shape) for one in result)
+
+
+@rule(*SCALE_FREE)
+def _scale_free(context: Context, *arguments: Any, **_: Any) -> Result:
+    if context.operation.name == "bernoulli":  # its argument is a probability
+        context.system.pin(arguments[0])
+    if not isinstance(context.operation.result, Tensor):
+        return None
+    numbers = [argument for argument in arguments if isinstance(argument, int | float)]
+    filled_with = (
+        numbers[-1] if context.operation.name in ("full", "full_like", "new_full", "scalar_tensor") else 1
+    )
+    return anything(context.shape) if filled_with in (0, -math.inf) else fixed(context.shape)
+
+
+@rule(*ZEROS)
+def _zeros(context: Context, *_: Any, **__: Any) -> Result:
+    return anything(context.shape)
+
+
+@rule("prelu", "_prelu_kernel")
+def _prelu(context: Context, form: Form, slope: Form) -> Result:
+    context.system.pin(slope)
+    return form
+
+
+@rule("clamp", "clamp_min", "clamp_max", "hardtanh_")
+def _clamp(context: Context, form: Form, *bounds: Any, **named: Any) -> Result:
+    for bound in (*bounds, *named.values()):
+        if isinstance(bound, Form):
+            form = context.system.same(form, bound)
+        elif bound is not None and not context.nearly_zero(bound):
+            return context.system.pin(form)
+    return form
+
+
+@rule("gt", "lt", "ge", "le", "eq", "ne")
+def _compare(context: Context, one: Form, other: Any) -> Result:
+    if isinstance(other, Form):
+        context.system.same(one, other)
+    elif other != 0:
+        context.system.pin(one)
+    return fixed(context.shape)

@@ -1,0 +1,94 @@
+"""Pooling and resampling: the scale may not vary within a window."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+from symoptim.symmetry.form import ANYTHING, Form, fixed
+from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
+from symoptim.symmetry.tensors import squeezed
+
+AXES = {"1d": 1, "2d": 2, "3d": 3}
+RESAMPLING = (
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d "
+    "adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d max_unpool2d max_unpool3d "
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_linear1d upsample_bilinear2d "
+    "upsample_bicubic2d "
+    "upsample_trilinear3d _upsample_bilinear2d_aa _upsample_bicubic2d_aa fractional_max_pool2d"
+).split()
+
+
+def spatial_axes(context: Context) -> int:
+    """Number of axes an operation slides over, by its name."""
+    return next(count for part, count in AXES.items() if part in context.operation.name)
+
+
+def with_indices(context: Context, form: Form) -> Result:
+    """A result that may come with the places of its maxima."""
+    if isinstance(context.operation.result, Tensor):
+        return form
+    return form, fixed(form.shape)
+
+
+@rule(*RESAMPLING)
+def _resample(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+    count = spatial_axes(context)
+    tied = context.system.const_along(form, range(-count, 0))
+    return with_indices(context, Form(context.shape, tied.terms))
+
+
+@rule(
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_pool1d_with_indices",
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+)
+def _pool(
+    context: Context,
+    form: Form,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    *rest: Any,
+    **keywords: Any,
+) -> Result:
+    count = spatial_axes(context)
+    single = context.system.single(form)
+    if not any(size > 1 for term in single.terms for size in term.shape[-count:]):
+        return with_indices(context, Form(context.shape, single.terms))
+    if "max" in context.operation.name:
+        dilation = keywords.get("dilation", rest[0] if rest else 1)
+        if any(step != 1 for step in listed(dilation, count)):
+            raise CannotTell
+    windows = listed(kernel, count)
+    ids = _windows(single.ids(), windows, listed(stride or kernel, count), listed(padding, count))
+    tied = context.system.const_along(Form(tuple(ids.shape), (ids,)), range(-count, 0))
+    cut = tuple(slice(0, size) for size in context.shape)
+    shape = tied.shape[: len(tied.shape) - count]
+    terms = tuple(squeezed(term.reshape(term.shape[:-count]).expand(shape)[cut]) for term in tied.terms)
+    if any(size < wanted for size, wanted in zip(shape, context.shape, strict=True)):
+        raise CannotTell  # sizes rounded up
+    return with_indices(context, Form(context.shape, terms))
+
+
+def listed(value: Any, count: int) -> list[int]:
+    """One number per axis."""
+    numbers = [value] if isinstance(value, int) else list(value)
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def _windows(ids: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> Tensor:
+    """Ids of the elements of every window, along new last axes."""
+    around = [size for one in reversed(padding) for size in (one, one)]
+    ids = pad(ids, around, value=ANYTHING)
+    first = ids.dim() - len(kernel)
+    for axis, (size, step) in enumerate(zip(kernel, stride, strict=True)):
+        ids = ids.unfold(first + axis, size, step)
+    return ids

@@ -1,0 +1,67 @@
+"""What each operation says about scales: a rule per operation, by its name in ATen.
+
+A rule takes a :class:`Context` and the operation's own arguments, with a :class:`..form.Form` in place of
+each tensor, writes equations into the system, and returns the form of the result (a tuple of them where the
+operation returns several tensors; None for what is no tensor). If it cannot tell, it raises
+:class:`CannotTell`: everything the operation touches is then pinned, which is always right.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from symoptim.symmetry.form import Form
+from symoptim.symmetry.graph import Operation
+from symoptim.symmetry.system import System
+
+Result = Form | tuple[Form | None, ...] | None
+Rule = Callable[..., Result]
+
+
+class CannotTell(Exception):  # noqa: N818 - it is no error, and nobody outside sees it
+    """A rule does not cover this use of its operation."""
+
+
+@dataclass(slots=True)
+class Context:
+    """What a rule works with: the equations so far, and the operation it is about."""
+
+    system: System
+    operation: Operation
+    approximations: list[float] = field(default_factory=list[float])
+    """Constants that break exactness, such as the eps of a normalization."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result, or of the first of several."""
+        result = self.operation.result
+        first = result if isinstance(result, Tensor) else result[0]
+        return tuple(first.shape)
+
+    def nearly_zero(self, constant: float) -> bool:
+        """Whether a constant that is added is zero, or so small that it is meant to guard a division."""
+        if constant and abs(constant) <= LARGEST_EPS:
+            self.approximations.append(float(constant))
+        return abs(constant) <= LARGEST_EPS
+
+
+LARGEST_EPS = 1e-4
+"""Constants up to here count as the eps of a normalization somebody wrote out."""
+
+RULES: dict[str, Rule] = {}
+SEES_DEFERRED: set[str] = set()
+"""Operations whose rules look at what is put off themselves; for all others it is merged before."""
+
+
+def rule(*names: str, sees_deferred: bool = False) -> Callable[[Rule], Rule]:
+    """Register a rule for operations of these names."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        if sees_deferred:
+            SEES_DEFERRED.update(names)
+        return function
+
+    return register

@@ -1,0 +1,176 @@
+"""The unknown log-scales of a network and the equations between them, written by five verbs.
+
+    combine       products and powers: log-scales add up
+    same          sums, maxima: both sides scale alike
+    const_along   reductions: the scale does not vary along these axes
+    pin           anything that is not homogeneous: the scale is one
+    move          shape operations: the ids take the same way as the elements
+
+Equations are linear and homogeneous, ``sum of coefficient * unknown = 0``; their null space is the group.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from symoptim.symmetry.form import ANYTHING, FIXED, Deferred, Form, fixed
+from symoptim.symmetry.tensors import aligned, broadcast_shape, filled, squeezed, stacked, unique_rows
+
+Exponent = int | Fraction
+
+
+class System:
+    """Unknowns ``1 .. count - 1`` (unknown 0 is zero) and rows of equations between them."""
+
+    def __init__(self) -> None:
+        """Begin with the one unknown that is fixed."""
+        self.count = 1
+        self.rows: list[tuple[tuple[float, ...], Tensor]] = []
+        """Coefficients ``(t,)`` and ids ``(equations, t)``."""
+
+    def fresh(self, *shape: int) -> Tensor:
+        """Ids of new unknowns."""
+        number = math.prod(shape)
+        self.count += number
+        return torch.arange(self.count - number, self.count).reshape(shape)
+
+    def require(self, coefficients: Sequence[Exponent], ids: Tensor) -> None:
+        """Add the equations ``sum over t of coefficients[t] * unknown[ids[..., t]] = 0``.
+
+        One that names an element that is zero says nothing.
+        """
+        ids = ids.reshape(-1, len(coefficients))
+        ids = ids[~(ids == ANYTHING).any(dim=1)]
+        if len(ids):
+            self.rows.append((tuple(map(float, coefficients)), unique_rows(ids)[0]))
+
+    def combine(self, factors: Sequence[tuple[Form, Exponent]], shape: Sequence[int]) -> Form:
+        """Form of the product of tensors to these exponents, with a single term."""
+        terms: list[Tensor] = []
+        exponents: list[Exponent] = []
+        for form, exponent in factors:
+            moving = [term for term in form.terms if not bool((term == FIXED).all())]
+            terms += [aligned(term, len(shape)) for term in moving]
+            exponents += [exponent] * len(moving)
+        if not terms:
+            return fixed(shape)
+        if exponents == [1]:
+            return Form(tuple(shape), tuple(terms))
+        together = stacked(terms)
+        different, where = unique_rows(together.reshape(-1, len(terms)))
+        product = self.fresh(len(different))
+        self.require([*exponents, -1], torch.cat([different, product[:, None]], dim=1))
+        product = torch.where((different == ANYTHING).any(dim=1), ANYTHING, product)
+        return Form(tuple(shape), (squeezed(product[where].reshape(together.shape[:-1])),))
+
+    def single(self, form: Form) -> Form:
+        """The same log-scales, as a single term; nothing may be put off any more."""
+        if not form.is_settled:
+            raise ValueError("settle a form before its scales are looked at")
+        return self.combine([(form, 1)], form.shape)
+
+    def pin(self, form: Form) -> Form:
+        """Require that nothing of a tensor changes."""
+        for term in self.single(self.settle(form)).terms:
+            self.require([1], term)
+        return fixed(form.shape)
+
+    def same(self, one: Form, other: Form) -> Form:
+        """Form of a sum or a maximum, operands broadcast."""
+        shape = broadcast_shape(one.shape, other.shape)
+        both = stacked([self._term(form, len(shape)) for form in (one, other)])
+        self.require([1, -1], both)
+        first, second = both.unbind(dim=-1)
+        return Form(shape, (squeezed(torch.where(first == ANYTHING, second, first)),))
+
+    def _term(self, form: Form, axes: int) -> Tensor:
+        (term,) = self.single(form).terms or (filled(len(form.shape), FIXED),)
+        return aligned(term, axes)
+
+    def const_along(self, form: Form, axes: Sequence[int]) -> Form:
+        """Form of a reduction over these axes, which keep size 1: the scale may not vary along them.
+
+        Elements that are zero are left out.
+        """
+        count = len(form.shape)
+        reduced = {axis % count for axis in axes}
+        varying = [any(term.shape[axis] > 1 for axis in reduced) for term in form.terms]
+        if any(varying):  # one factor that is zero silences the others
+            varying = [v or bool((t == ANYTHING).any()) for v, t in zip(varying, form.terms, strict=True)]
+        rest = [term for v, term in zip(varying, form.terms, strict=True) if not v]
+        shape = tuple(1 if axis in reduced else size for axis, size in enumerate(form.shape))
+        moving = [term for v, term in zip(varying, form.terms, strict=True) if v]
+        if moving:
+            rest += self._tied(moving, sorted(reduced))
+        return self.single(Form(shape, tuple(rest)))
+
+    def _tied(self, terms: Sequence[Tensor], reduced: Sequence[int]) -> list[Tensor]:
+        """Require that the sum of terms does not vary along axes; the terms at one place of them."""
+        together = stacked(terms)
+        kept = [axis for axis in range(together.dim() - 1) if axis not in reduced]
+        table = together.permute(*kept, *reduced, together.dim() - 1)
+        table = table.reshape(*table.shape[: len(kept)], -1, len(terms))
+        zero = (table == ANYTHING).any(dim=-1)
+        place = (~zero).long().argmax(dim=-1)[..., None, None].expand(*table.shape[:-2], 1, len(terms))
+        reference = table.gather(-2, place)
+        equations = torch.cat([table, reference.expand_as(table)], dim=-1)[~zero]
+        self.require([1] * len(terms) + [-1] * len(terms), equations)
+        back = [1 if axis in reduced else together.shape[axis] for axis in range(together.dim() - 1)]
+        return [reference[..., 0, t].reshape(back) for t in range(len(terms))]
+
+    def settle(self, form: Form) -> Form:
+        """Merge what was put off: whoever comes next sees all of it."""
+        if form.is_settled:
+            return form
+        factors = [(factor.merge(), 1) for factor in form.factors]
+        whole = self.combine([(form.bare(), 1), *factors], form.shape)
+        for addend in form.addends:
+            whole = self.same(whole, addend.merge())
+        return whole
+
+    def blind_to(self, form: Form, axes: Sequence[int]) -> Form:
+        """Form as seen by an operation that subtracts what is constant along these axes."""
+        return self.settle(replace(form, addends=_varying(form, form.addends, axes)))
+
+    def normalized_by(self, form: Form, axes: Sequence[int]) -> Form:
+        """Form as seen by an operation that divides by what is constant along these axes.
+
+        With addends left a factor is one of the first part of a sum, and cannot be divided out.
+        """
+        if form.addends:
+            return self.settle(form)
+        return self.settle(replace(form, factors=_varying(form, form.factors, axes)))
+
+
+def _varying(form: Form, deferred: Sequence[Deferred], axes: Sequence[int]) -> tuple[Deferred, ...]:
+    """Those that are not constant along axes."""
+    reduced = [axis % len(form.shape) for axis in axes]
+    return tuple(
+        one
+        for one in deferred
+        if any(one.spread.shape[axis] > 1 and form.shape[axis] > 1 for axis in reduced)
+    )
+
+
+def move(form: Form, operation: Callable[[Tensor], Tensor]) -> Form:
+    """Form of a tensor whose elements were moved about: the ids take the same way.
+
+    >>> rows = Form((2, 3), (torch.tensor([[1], [2]]),))
+    >>> move(rows, lambda tensor: tensor.t()).terms
+    (tensor([[1, 2]]),)
+    """
+
+    def moved(term: Tensor) -> Tensor:
+        return squeezed(operation(term.expand(form.shape)))
+
+    shape = tuple(operation(filled(len(form.shape), FIXED).expand(form.shape)).shape)
+
+    def later(deferred: Deferred) -> Deferred:
+        return Deferred(moved(deferred.spread), lambda: move(deferred.merge(), operation))
+
+    terms = tuple(map(moved, form.terms))
+    return Form(shape, terms, tuple(map(later, form.addends)), tuple(map(later, form.factors)))

@@ -1,0 +1,127 @@
+"""From a model to its graph, by ``torch.export``: functional, with meaningful operations kept whole.
+
+An empty table of decompositions turns everything in-place into values and keeps linear, convolution,
+normalization and attention as they are; operations without a rule are then decomposed, those alone.
+"""
+
+import operator
+import warnings
+from collections.abc import Container, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
+
+KINDS: dict[InputKind, Kind] = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+    InputKind.USER_INPUT: "input",
+}
+
+
+def trace(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    keywords: Mapping[str, Any] | None = None,
+    *,
+    known: Container[str],
+) -> Graph:
+    """Trace a model on example inputs; it is left as it is.
+
+    Args:
+        model: the network, in the mode whose symmetries are wanted.
+        inputs: positional arguments of a call.
+        keywords: its other arguments.
+        known: names of operations that are to be kept whole.
+
+    Returns:
+        The graph.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's own doing, about models it can export all the same
+        # torch leaves the decomposing untyped
+        program: Any = torch.export.export(model, inputs, dict(keywords or {}), strict=False)
+        program = program.run_decompositions({})
+        table = _needed(program, known)
+        program = program.run_decompositions(table) if table else program
+    return _graph(program, model)
+
+
+def _needed(program: ExportedProgram, known: Container[str]) -> dict[Any, Any]:
+    """Decompositions of operations that are not known."""
+    unknown = {node.target for node in program.graph.nodes if node.op == "call_function"}
+    unknown = {target for target in unknown if name_of(target) not in known}
+    table = torch.export.default_decompositions()
+    return {target: table[target] for target in unknown if target in table}
+
+
+def name_of(function: Any) -> str:
+    """Name of an operation without its overload: ``linear`` of ``aten::linear.default``."""
+    schema = getattr(function, "_schema", None)
+    return schema.name.split("::")[1] if schema is not None else getattr(function, "__name__", str(function))
+
+
+def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
+    number: dict[Node, int] = {}
+    named: dict[str, int] = {}
+    leaves: list[Leaf] = []
+    operations: list[Operation] = []
+    specs = {getattr(spec.arg, "name", ""): spec for spec in program.graph_signature.input_specs}
+    tensors = _tensors(model)
+    for node in program.graph.nodes:
+        index = number[node] = len(number)
+        named[node.name] = index
+        if node.op == "placeholder":
+            leaf = _leaf(index, node, specs.get(node.name), program, tensors)
+            leaves += [leaf] if leaf else []
+        elif node.op == "call_function":
+            operations.append(_operation(index, node, number))
+    outputs: list[Ref] = []
+    mutated: list[tuple[str, Ref]] = []
+    for spec in program.graph_signature.output_specs:
+        place = named.get(getattr(spec.arg, "name", ""))
+        if place is None:
+            continue
+        if spec.kind == OutputKind.BUFFER_MUTATION:
+            mutated.append((str(spec.target), Ref(place)))
+        elif spec.kind == OutputKind.USER_OUTPUT:
+            outputs.append(Ref(place))
+    return Graph(tuple(leaves), tuple(operations), tuple(outputs), tuple(mutated))
+
+
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by every name they have."""
+    found: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    found.update(model.named_buffers(remove_duplicate=False))
+    return found
+
+
+def _leaf(
+    index: int, node: Node, spec: InputSpec | None, program: ExportedProgram, tensors: Mapping[str, Tensor]
+) -> Leaf | None:
+    value = node.meta.get("val")
+    if spec is None or not isinstance(value, Tensor):
+        return None
+    kind = KINDS.get(spec.kind, "constant")
+    name = spec.target or node.name
+    constants = cast("Mapping[str, Any]", program.constants)
+    there = tensors.get(name, constants.get(name))
+    return Leaf(index, kind, name, there if isinstance(there, Tensor) else value)
+
+
+def _operation(index: int, node: Node, number: Mapping[Node, int]) -> Operation:
+    def refer(other: Node) -> Any:
+        return Ref(number[other])
+
+    name = "getitem" if node.target is operator.getitem else name_of(node.target)
+    modules = cast("dict[str, tuple[str, Any]]", node.meta.get("nn_module_stack") or {})
+    place = [path for path, _ in modules.values()][-1] if modules else ""
+    arguments, keywords = cast("Any", map_arg(node.args, refer)), cast("Any", map_arg(node.kwargs, refer))
+    return Operation(index, name, cast("Any", node.target), arguments, keywords, node.meta.get("val"), place)
