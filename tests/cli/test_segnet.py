@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from cli.test_reproduce import refuse
@@ -14,9 +15,9 @@ from cli.test_survival import recorded_epochs, wait_for_epochs
 from cli.tiny_segnet import COUNTS, TINY
 from data.tiny_camvid import write
 from symoptim.cli.app import app
-from symoptim.cli.options import SceneUpdates
+from symoptim.cli.options import Rates, SceneUpdates
 from symoptim.data import roads
-from symoptim.experiments.segnet_protocol import PROFILES
+from symoptim.experiments.segnet_protocol import PROFILES, segnet_protocol
 from symoptim.segmentation.updates import SCENE_UPDATES
 
 PROGRAM = str(Path(__file__).parent / "tiny_segnet.py")
@@ -53,7 +54,7 @@ def scores(out: Path) -> list[dict[str, str]]:
 def undisturbed_scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("scenes")
     output = finish(out)
-    assert "Scores on roads's test set, profile quick" in output
+    assert "Scores on the test set of roads, profile quick" in output
     return out
 
 
@@ -119,9 +120,11 @@ def test_camvid_is_taken_from_the_folder_the_environment_names(
     result = CliRunner().invoke(app, [*QUICK[:4], "--epochs", "1", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "notice" not in result.output
+    assert "published" in result.output
+    assert "arXiv" not in result.output  # sources are on the page, where there is room
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "CamVid" in page
-    assert "Brostow" in page
+    for words in ("CamVid", "Brostow", "arXiv:1511.00561"):
+        assert words in page
 
 
 @pytest.mark.usefixtures("tiny")
@@ -135,17 +138,71 @@ def test_a_damaged_camvid_is_named_and_not_replaced(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.usefixtures("tiny")
+def test_a_class_without_pixels_is_named_before_there_are_records_and_can_do_without_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in (write(tmp_path / "camvid", mode="L", times=8) / "trainannot").iterdir():
+        with Image.open(file) as labels:
+            changed = labels.point(lambda label: 11 if label == 6 else label)  # no signs
+        changed.save(file)
+    out = tmp_path / "out"
+    command = [
+        "segnet",
+        "--profile",
+        "quick",
+        "--data-dir",
+        str(tmp_path),
+        "--out",
+        str(out),
+        "--epochs",
+        "1",
+    ]
+    message = refuse(monkeypatch, *command)
+    assert message.startswith("error: sign occurs in no training image")
+    assert "--weighting none" in message
+    assert not (out / "records.sqlite").exists()
+    result = CliRunner().invoke(app, ["reproduce", *command, "--weighting", "none"])
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.usefixtures("tiny")
+def test_too_few_images_for_a_batch_are_refused_before_there_are_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = write(tmp_path / "camvid"), tmp_path / "out"
+    message = refuse(
+        monkeypatch, "segnet", "--profile", "quick", "--data-dir", str(folder), "--out", str(out)
+    )
+    assert message.startswith("error: there are 3 training images, and a batch takes 8")
+    assert not (out / "records.sqlite").exists()
+
+
+@pytest.mark.usefixtures("tiny")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--profile", "paper"], "error: there is no CamVid. CamVid is free for research and not downloaded"),
+        (
+            ["--profile", "paper"],
+            "error: there is no CamVid. CamVid is free for research and not downloaded: give --data-dir, or "
+            "set SYMOPTIM_DATA; --profile quick can do without",
+        ),
         (["--data-dir", "nowhere"], "error: nowhere has no CamVid"),
+        (
+            ["--data", "roads", "--data-dir", "there"],
+            "error: drawn scenes need no files: leave out --data-dir there, or --data roads",
+        ),
         (["--updates", "un,lion"], "error: unknown update 'lion'; choose from un, un-momentum, sm"),
         (["--updates", ","], "error: updates must be different and at least one, got none"),
+        (["--updates", ""], "error: updates must be different and at least one, got none"),
         (["--epochs", "0"], "error: epochs must be at least 1, got 0"),
         (["--repeats", "0"], "error: repeats must be at least 1, got 0"),
         (["--rates", "0.1,fast"], "error: --rates must be numbers separated by commas, or none"),
+        (["--rates", ""], "error: --rates must be numbers separated by commas, or none; got ''"),
         (["--rates", "0.1,-1"], "error: rates must be finite numbers above 0, got 0.1, -1"),
+        (
+            ["--compile", "--device", "cpu"],
+            "error: --compile is for CUDA devices, this is cpu: leave it out",
+        ),
         (["--device", "tpu"], "error: device 'tpu' cannot be used here"),
     ],
 )
@@ -160,3 +217,13 @@ def test_bad_options_are_refused_before_anything_is_done(
 def test_help_names_every_update() -> None:
     (option,) = SceneUpdates.__metadata__
     assert option.help == f"Of {', '.join(SCENE_UPDATES)}."
+    quick, paper = (",".join(segnet_protocol(profile).updates) for profile in ("quick", "paper"))
+    assert option.show_default == f"quick {quick}; paper {paper}"
+
+
+def test_help_describes_the_grid_of_rates() -> None:
+    (option,) = Rates.__metadata__
+    assert segnet_protocol("quick").rates == ()
+    rates = segnet_protocol("paper").rates
+    assert rates == tuple(sorted(rates))
+    assert option.show_default == f"quick none; paper {len(rates)} from {rates[0]:g} to {rates[-1]:g}"

@@ -124,3 +124,21 @@ def test_to_be_found_is_not_to_be_whole(tmp_path: Path) -> None:
     assert has_camvid(folder)
     with pytest.raises(DataError):
         load_camvid(folder)
+
+
+def test_a_damaged_zip_is_named_and_others_do_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "other.zip").write_bytes(b"no zip")
+    assert not has_camvid(tmp_path)
+    (tmp_path / "CamVid.zip").write_bytes(b"no zip")
+    with pytest.raises(DataError, match=r"CamVid.zip is damaged: it is no zip file"):
+        has_camvid(tmp_path)
+
+
+def test_a_damaged_picture_in_a_zip_is_named(tmp_path: Path) -> None:
+    archive = pack(write(tmp_path / "folder"), tmp_path / "camvid.zip")
+    content = bytearray(archive.read_bytes())
+    place = content.index(b"train/frame_1.png") + 60
+    content[place : place + 4] = b"oops"
+    archive.write_bytes(content)
+    with pytest.raises(DataError, match=r"frame_1.png cannot be decoded"):
+        load_camvid(archive)

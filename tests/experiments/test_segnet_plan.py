@@ -36,6 +36,14 @@ def test_searches_are_short_runs_on_crops_and_full_runs_are_neither() -> None:
         assert run.measure_every == epochs
 
 
+def test_a_search_is_never_longer_than_a_full_run() -> None:
+    for epochs, longest in ((5, 5), (30, 20)):
+        for planned in search_runs(dataclasses.replace(PROTOCOL, epochs=epochs, search_epochs=20)):
+            run = planned.run
+            assert (run.stopping, run.schedule) == (FixedEpochs(maximum=longest), Cosine(epochs=longest))
+            assert run.measure_every == longest
+
+
 def test_in_one_repeat_updates_differ_in_nothing_but_the_update() -> None:
     one, other = (full_run(PROTOCOL, update, 0.1, 1).run for update in PROTOCOL.updates)
     assert dataclasses.replace(one, update="adamw") == other

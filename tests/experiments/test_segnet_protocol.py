@@ -11,7 +11,8 @@ from symoptim.segmentation.updates import SCENE_UPDATES
 def test_the_paper_profile_is_segnet_at_full_size_for_the_papers_epochs() -> None:
     paper = segnet_protocol("paper")
     assert (paper.network, paper.features, paper.size) == ("segnet", 64, (360, 480))
-    assert (paper.epochs, paper.batch, paper.updates[0]) == (100, 8, "un")
+    assert (paper.epochs, paper.batch, paper.repeats) == (100, 8, 3)
+    assert paper.updates == ("un", "sm", "sgd", "sgd-plain", "adamw")
     assert paper.search_crop is not None
     assert all(piece <= whole for piece, whole in zip(paper.search_crop, paper.size, strict=True))
 
@@ -19,12 +20,20 @@ def test_the_paper_profile_is_segnet_at_full_size_for_the_papers_epochs() -> Non
 def test_the_quick_profile_is_one_run_without_a_search() -> None:
     quick = segnet_protocol("quick")
     assert (quick.network, quick.updates, quick.repeats, quick.rates) == ("segnet-basic", ("un",), 1, ())
+    assert quick.search_epochs == 4 < quick.epochs  # where rates are given
+
+
+def test_the_grid_has_two_rates_in_every_power_of_ten() -> None:
+    assert segnet_protocol("paper").rates == (3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"updates": ("un", "nu")}, "unknown update 'nu'; choose from un, un-momentum, sm, sgd, adamw"),
+        (
+            {"updates": ("un", "nu")},
+            "unknown update 'nu'; choose from un, un-momentum, sm, sgd, sgd-plain, adamw",
+        ),
         ({"updates": ()}, "updates must be different and at least one, got none"),
         ({"updates": ("un", "un")}, "updates must be different and at least one, got un, un"),
         ({"features": 0}, "features must be at least 1, got 0"),
@@ -73,9 +82,10 @@ def test_no_more_rates_run_in_full_than_there_are(
     assert SegNetProtocol(rates=rates, finalists=finalists).places == places
 
 
-def test_every_update_is_registered_with_a_rate() -> None:
-    for update, registered in SCENE_UPDATES.items():
-        assert SegNetProtocol().registered_rate(update) == registered.rate
+@pytest.mark.parametrize("update", SCENE_UPDATES)
+def test_every_update_is_registered_with_a_rate_inside_the_grid(update: str) -> None:
+    lowest, *_, highest = SegNetProtocol().rates
+    assert lowest < SCENE_UPDATES[update].rate < highest
 
 
 @pytest.mark.parametrize("profile", PROFILES)

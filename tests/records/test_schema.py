@@ -95,41 +95,56 @@ def test_an_older_file_is_read_and_left_as_it_is(old: Path) -> None:
     assert list(old.parent.iterdir()) == [old]
 
 
-def test_opened_for_writing_an_older_file_is_brought_up_to_date_and_keeps_its_rows(old: Path) -> None:
-    with Records(old, torch="2.0", device="cpu") as records:
-        assert not records.begin("mnist", {"repeats": 2})
-    assert version(old) == schema.VERSION
-    assert rows(old) == {table: [(*row, None) if table == "runs" else row] for table, row in ROWS.items()}
-
-
-def test_a_file_brought_up_to_date_has_the_tables_of_a_new_one(old: Path, tmp_path: Path) -> None:
-    new = tmp_path / "new.sqlite"
-    for path in (old, new):
-        with Records(path, torch="2.0", device="cpu"):
-            pass
-    assert tables(old) == tables(new)
-    assert {"confusions", "examples", "predictions"} <= set(tables(new))
-
-
-def test_an_unfinished_older_experiment_can_be_gone_on_with(
-    old: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("symoptim.records.store.code_digest", lambda: "other code")
-    with contextlib.closing(sqlite3.connect(old)) as connection, connection:
+def unfinish(path: Path) -> None:
+    """Make the experiment one that is still under way."""
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE experiment SET finished = NULL")
         connection.execute("UPDATE runs SET epochs = NULL, reason = NULL, diverged = NULL")
+
+
+def test_who_is_refused_leaves_an_older_file_as_it_was(old: Path) -> None:
+    with Records(old, torch="2.0", device="cpu") as records, pytest.raises(RecordsError, match="you asked"):
+        records.begin("mnist", {"repeats": 3})
+    unfinish(old)
+    with Records(old, torch="2.0", device="cpu") as records, pytest.raises(RecordsError, match="other code"):
+        records.begin("mnist", {"repeats": 2})  # the version that began it can go on with it
+    assert version(old) == 1
+    assert set(tables(old)) == set(ROWS)
+
+
+def test_a_finished_older_file_is_left_as_it_was_too(old: Path) -> None:
     with Records(old, torch="2.0", device="cpu") as records:
+        assert not records.begin("mnist", {"repeats": 2})
+    assert version(old) == 1
+    assert rows(old) == {table: [row] for table, row in ROWS.items()}
+
+
+def test_an_older_file_that_is_written_to_is_brought_up_to_date_and_keeps_its_rows(
+    old: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("symoptim.records.store.code_digest", lambda: "other code")
+    unfinish(old)
+    new = tmp_path / "new.sqlite"
+    with Records(new, torch="2.0", device="cpu"), Records(old, torch="2.0", device="cpu") as records:
         assert records.begin("mnist", {"repeats": 2})
         assert take_up(records, "e", []) == b"state"
+    assert version(old) == schema.VERSION
+    assert tables(old) == tables(new)
+    assert {"confusions", "examples", "predictions"} <= set(tables(new))
 
 
 def test_an_update_of_the_tables_that_fails_changes_nothing(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("symoptim.records.store.code_digest", lambda: "other code")
+    unfinish(old)
     before = (tables(old), rows(old))
     monkeypatch.setitem(schema.MIGRATIONS, 1, f"{schema.MIGRATIONS[1]} CREATE TABLE runs (twice);")
-    with pytest.raises(RecordsError, match="table runs already exists"):
-        Records(old, torch="2.0", device="cpu")
+    with (
+        Records(old, torch="2.0", device="cpu") as records,
+        pytest.raises(RecordsError, match="table runs already exists"),
+    ):
+        records.begin("mnist", {"repeats": 2})
     assert version(old) == 1
     assert (tables(old), rows(old)) == before
 

@@ -1,9 +1,10 @@
+import dataclasses
 import json
 
 import pytest
 
 from small_scenes import EVERYTHING, a_scene_run
-from symoptim.engine.run import Cosine
+from symoptim.engine.run import Cosine, EarlyStopping
 from symoptim.errors import OptionError
 
 
@@ -22,6 +23,11 @@ from symoptim.errors import OptionError
 def test_bad_options_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         a_scene_run(**changes)
+
+
+def test_a_run_trains_a_fixed_number_of_epochs() -> None:
+    with pytest.raises(OptionError, match=r"train a fixed number of epochs, got EarlyStopping\("):
+        dataclasses.replace(a_scene_run(), stopping=EarlyStopping())
 
 
 def test_a_run_is_plain_data_for_the_records() -> None:

@@ -1,6 +1,7 @@
 """Epochs of one network: they are what a plain loop does, and what is counted is what is predicted."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 import torch
@@ -22,17 +23,33 @@ from symoptim.segmentation.updates import SCENE_UPDATES
 from symoptim.segmentation.weights import class_weights
 
 
-def groups(model: nn.Module) -> list[dict[str, object]]:
+def groups(model: nn.Module) -> list[dict[str, Any]]:
     return symoptim.param_groups(model, overrides={"classifier": "plain"})
+
+
+def decayed(whole: Iterable[dict[str, Any]], decay: float) -> list[dict[str, Any]]:
+    """The same groups: what has two or more axes with decay, all else in groups of its own without."""
+    parts: list[dict[str, Any]] = []
+    for group in whole:
+        for is_weight in (True, False):
+            kept = [k for k, parameter in enumerate(group["params"]) if (parameter.ndim > 1) is is_weight]
+            lists = {name: [group[name][k] for k in kept] for name in group if name.startswith("param")}
+            parts.append({**group, **lists, "weight_decay": decay * is_weight})
+    return [part for part in parts if part["params"]]
+
+
+def everything(model: nn.Module) -> list[dict[str, Any]]:
+    return [{"params": list(model.parameters())}]
 
 
 OPTIMIZERS: dict[str, Callable[[nn.Module, Tensor], Optimizer]] = {
     "un": lambda model, lr: symoptim.UnitNormSGD(groups(model), lr=lr),
     "un-momentum": lambda model, lr: symoptim.UnitNormSGD(groups(model), lr=lr, momentum=0.9),
     "sm": lambda model, lr: symoptim.ScaledSGD(groups(model), lr=lr),
-    "sgd": lambda model, lr: SGD(model.parameters(), lr=lr, momentum=0.9, weight_decay=5e-4),
-    "adamw": lambda model, lr: AdamW(model.parameters(), lr=lr, weight_decay=0.05),
-    "invariant-adamw": lambda model, lr: symoptim.invariant(AdamW, groups(model), lr=lr, weight_decay=0.05),
+    "sgd": lambda model, lr: SGD(decayed(everything(model), 5e-4), lr=lr, momentum=0.9),
+    "sgd-plain": lambda model, lr: SGD(decayed(everything(model), 5e-4), lr=lr),
+    "adamw": lambda model, lr: AdamW(decayed(everything(model), 0.05), lr=lr),
+    "invariant-adamw": lambda model, lr: symoptim.invariant(AdamW, decayed(groups(model), 0.05), lr=lr),
 }
 
 

@@ -89,20 +89,42 @@ def test_unit_norm_keeps_filters_at_norm_one_but_for_the_classifiers(update: str
 
 
 @pytest.mark.parametrize(
-    ("update", "options"),
-    [("sgd", {"momentum": 0.9, "weight_decay": 5e-4}), ("adamw", {"weight_decay": 0.05})],
+    ("update", "decay"), [("sgd", 5e-4), ("sgd-plain", 5e-4), ("adamw", 0.05), ("invariant-adamw", 0.05)]
 )
-def test_what_everybody_uses_treats_all_parameters_alike(update: str, options: dict[str, float]) -> None:
+def test_weights_decay_and_nothing_of_a_single_axis_does(update: str, decay: float) -> None:
     model = small_segnet()
-    (group,) = SCENE_UPDATES[update].make(model, torch.tensor(0.1)).param_groups
-    assert {id(p) for p in group["params"]} == {id(p) for p in model.parameters()}
-    assert {name: group[name] for name in options} == options
+    groups = SCENE_UPDATES[update].make(model, torch.tensor(0.1)).param_groups
+    found = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
+    assert found == {id(p): decay if p.ndim > 1 else 0 for p in model.parameters()}
+
+
+@pytest.mark.parametrize(("update", "momentum"), [("sgd", 0.9), ("sgd-plain", 0)])
+def test_what_everybody_uses_has_weights_in_one_group_and_all_else_in_another(
+    update: str, momentum: float
+) -> None:
+    model = small_segnet()
+    weights, others = SCENE_UPDATES[update].make(model, torch.tensor(0.1)).param_groups
+    assert {p.ndim for p in weights["params"]} == {4}
+    assert {p.ndim for p in others["params"]} == {1}
+    assert len(weights["params"]) + len(others["params"]) == len(list(model.parameters()))
+    assert (weights["momentum"], others["momentum"]) == (momentum, momentum)
+
+
+@pytest.mark.parametrize("update", SCENE_UPDATES)
+def test_what_is_said_of_an_update_holds_for_its_optimizer(update: str) -> None:
+    registered = SCENE_UPDATES[update]
+    groups = registered.make(small_segnet(), torch.tensor(0.1)).param_groups
+    decays, momenta = ({group.get(name, 0) for group in groups} for name in ("weight_decay", "momentum"))
+    assert ("decay 5e-4 of weights" in registered.words) == (decays == {5e-4, 0})
+    assert ("decay .05 of weights" in registered.words) == (decays == {0.05, 0})
+    assert ("decay" in registered.words) == (decays != {0})
+    assert ("momentum .9" in registered.words) == (momenta == {0.9})
 
 
 @pytest.mark.parametrize("names", [["lion"], ["sm", "lion"]])
 def test_an_unknown_update_is_refused(names: list[str]) -> None:
-    known = "un, un-momentum, sm, sgd, adamw, invariant-adamw"
-    with pytest.raises(OptionError, match=f"unknown update 'lion'; choose from {known}"):
+    known = "un, un-momentum, sm, sgd, sgd-plain, adamw, invariant-adamw"
+    with pytest.raises(OptionError, match=f"unknown update 'lion'; choose from {known}$"):
         require_updates(names)
 
 
@@ -113,7 +135,7 @@ def test_an_update_that_is_put_in_can_be_trained_with(monkeypatch: pytest.Monkey
         made.append(NAdam(model.parameters(), lr=rate))
         return made[-1]
 
-    monkeypatch.setitem(SCENE_UPDATES, "nadam", SceneUpdate("NAdam", make, rate=1e-3))
+    monkeypatch.setitem(SCENE_UPDATES, "nadam", SceneUpdate("NAdam", make, 1e-3, "as in torch"))
     training = SceneTraining("one", a_scene_run("nadam"), small_segnet, small_scenes())
     assert made == [training.trainer.optimizer]
     first = training.train_epoch()["one"].epoch.loss

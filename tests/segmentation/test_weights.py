@@ -22,8 +22,16 @@ def test_median_frequency_weights_are_what_the_definition_says() -> None:
 
 
 def test_a_class_that_does_not_occur_is_named() -> None:
-    with pytest.raises(DataError, match="class 1 occurs in no training image"):
+    with pytest.raises(DataError, match=r"^class 1 occurs in no training image"):
         class_weights(torch.zeros(2, 3, 3), 2, "median")
+
+
+def test_a_class_of_camvid_is_called_by_its_name_and_there_is_a_way_out() -> None:
+    labels = torch.arange(len(CLASSES)).repeat(2, 1, 1)
+    labels[labels == 2] = VOID
+    with pytest.raises(DataError, match=r"^pole occurs in no training image: .* \(--weighting none\)$"):
+        class_weights(labels, len(CLASSES), "root")
+    assert class_weights(labels, len(CLASSES), "none").tolist() == [1] * len(CLASSES)
 
 
 def test_camvid_has_eleven_classes_of_different_colors() -> None:

@@ -84,7 +84,7 @@ def unet() -> nn.Module:
 
 
 def segnet() -> nn.Module:
-    """Pools whose maxima are put back where they were; small kernels, for entries beyond an image are free."""
+    """Pools whose maxima are put back where they were; kernels are small, to fit into the images."""
     encoder = [ConvolutionBlock(inputs, 2, kernel=3, relu=True) for inputs in (3, 2)]
     decoder = [ConvolutionBlock(2, 2, kernel=3, relu=False) for _ in range(2)]
     return EncoderDecoder(encoder, decoder, nn.Conv2d(2, 2, 1))

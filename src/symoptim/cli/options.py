@@ -32,8 +32,8 @@ SceneProfile = Annotated[
 SceneUpdates = Annotated[
     str | None,
     Option(
-        help="Of un, un-momentum, sm, sgd, adamw, invariant-adamw.",
-        show_default="quick un; paper un,sm,sgd,adamw",
+        help="Of un, un-momentum, sm, sgd, sgd-plain, adamw, invariant-adamw.",
+        show_default="quick un; paper un,sm,sgd,sgd-plain,adamw",
     ),
 ]
 SceneEpochs = Annotated[int | None, Option(help="Epochs of a full run.", show_default="quick 12, paper 100")]
@@ -44,10 +44,10 @@ Rates = Annotated[
     str | None,
     Option(
         help="Candidate rates, tried in short runs by every update; 'none' takes the registered ones.",
-        show_default="quick none; paper 8 from 0.0003 to 1",
+        show_default="quick none; paper 9 from 3e-05 to 0.3",
     ),
 ]
-Compiled = Annotated[bool, Option("--compile", help="Train through torch.compile.")]
+Compiled = Annotated[bool, Option("--compile", help="Train through torch.compile; for CUDA only.")]
 DataDir = Annotated[Path | None, Option(help="Folder with its files; else SYMOPTIM_DATA, else downloaded.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")]
 Seed = Annotated[int, Option(help="Of everything random.")]

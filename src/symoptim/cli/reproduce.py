@@ -90,6 +90,8 @@ def segnet(
     from symoptim.experiments.segnet_protocol import segnet_protocol
 
     where = device_named(device)
+    if compiled and where.type != "cuda":
+        raise OptionError(f"--compile is for CUDA devices, this is {where}: leave it out")
     size = profile or ("paper" if where.type == "cuda" else "quick")
     changes = {
         "epochs": epochs,
@@ -99,7 +101,7 @@ def segnet(
         "weighting": weighting,
     }
     protocol = segnet_protocol(
-        size, updates=_names(updates) if updates else None, rates=_numbers(rates), **changes
+        size, updates=None if updates is None else _names(updates), rates=_numbers(rates), **changes
     )
     scenes = choose_scenes(data, data_dir, size)
     folder = out or Path("results") / f"{scenes}-{size}"
@@ -125,7 +127,10 @@ def _numbers(text: str | None) -> tuple[float, ...] | None:
     if text is None or _names(text) == ("none",):
         return None if text is None else ()
     try:
-        return tuple(map(float, _names(text)))
+        numbers = tuple(map(float, _names(text)))
+        if not numbers:
+            raise ValueError("there are none")
+        return numbers
     except ValueError as error:
         raise OptionError(f"--rates must be numbers separated by commas, or none; got '{text}'") from error
 

@@ -8,13 +8,15 @@ from rich.console import Console
 from symoptim.cli.progress import loss_and_score
 from symoptim.cli.working import work_on
 from symoptim.data.camvid import has_camvid
-from symoptim.data.scenes import SceneSplit
-from symoptim.errors import DataError
+from symoptim.data.classes import CLASSES
+from symoptim.data.scenes import Scenes, SceneSplit
+from symoptim.errors import DataError, OptionError
 from symoptim.experiments.datasets import digest_of, load_scenes
 from symoptim.experiments.names import ProfileName, SceneDataChoice, SceneDataName
 from symoptim.experiments.segnet import SegNetExperiment
 from symoptim.experiments.segnet_protocol import SegNetProtocol
 from symoptim.segmentation.updates import SCENE_UPDATES
+from symoptim.segmentation.weights import class_weights
 
 
 def choose_scenes(data: SceneDataChoice, directory: Path | None, profile: ProfileName) -> SceneDataName:
@@ -31,13 +33,15 @@ def choose_scenes(data: SceneDataChoice, directory: Path | None, profile: Profil
     Raises:
         DataError: CamVid is needed and not there.
     """
+    if data == "roads" and directory is not None:
+        raise OptionError(f"drawn scenes need no files: leave out --data-dir {directory}, or --data roads")
     if data != "auto":
         return data
     if has_camvid(directory) or directory is not None:  # a place that was named is looked into, and judged
         return "camvid"
     how = "CamVid is free for research and not downloaded: give --data-dir, or set SYMOPTIM_DATA"
     if profile == "paper":
-        raise DataError(f"there is no CamVid. {how}, or take drawn scenes with --data roads")
+        raise DataError(f"there is no CamVid. {how}; --profile quick can do without")
     console = Console(stderr=True)
     console.print(f"notice: no CamVid here, so these are drawn road scenes. {how}.", highlight=False)
     return "roads"
@@ -68,6 +72,7 @@ def carry_out_segnet(
     with console.status(f"loading {data}"):
         scenes = load_scenes(data, directory, protocol.size)
         digest = _digest(scenes)
+    _require_trainable(protocol, scenes.train)
     configuration = {
         "profile": profile,
         "data": data,
@@ -76,6 +81,7 @@ def carry_out_segnet(
         "protocol": protocol.as_dict(),
         "compiled": compiled,
         "titles": {name: SCENE_UPDATES[name].title for name in protocol.updates},
+        "words": {name: SCENE_UPDATES[name].words for name in protocol.updates},
     }
     work_on(
         path,
@@ -87,6 +93,15 @@ def carry_out_segnet(
         ).carry_out(),
         describe=loss_and_score,
     )
+
+
+def _require_trainable(protocol: SegNetProtocol, train: Scenes) -> None:
+    """Refuse scenes that cannot be learnt from, before anything is recorded about them."""
+    if len(train.names) < protocol.batch:
+        raise DataError(
+            f"there are {len(train.names)} training images, and a batch takes {protocol.batch}: get more"
+        )
+    class_weights(train.labels, len(CLASSES), protocol.weighting)
 
 
 def _digest(scenes: SceneSplit) -> str:

@@ -67,11 +67,10 @@ def verdicts_table(judgments: Sequence[Judgment], *, quick: bool) -> Table:
 def scores_table(summary: SceneSummary) -> Table:
     """Scores on the test set, ours and published ones."""
     asked = summary.experiment.configuration
-    title = f"Scores on {asked['data']}'s test set, profile {asked['profile']}"
-    table = Table("", "learnt from", "global", "class", "mean IoU", title=title)
-    table.add_column("", overflow="fold")  # sources are of no use in part
+    title = f"Scores on the test set of {asked['data']}, profile {asked['profile']}"
+    table = Table("", "learnt from", "global", "class", "mean IoU", "", title=title)
     for line in score_lines(summary):
-        row = (line.system, line.training, *line.texts, line.remark)
+        row = (line.system, line.training, *line.texts, line.remark if line.is_ours else "published")
         table.add_row(*row, style="" if line.is_ours else "dim")
     return table
 

@@ -10,6 +10,7 @@ for research only: they are never shipped with this package, and never downloade
 
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,10 @@ def _roots(place: Path) -> Iterator[Folder]:
     elif place.is_dir():
         yield from _below(place, 2)
         for archive in sorted([*place.glob("*.zip"), *place.glob("*/*.zip")]):
-            yield from _below(zipfile.Path(archive), 1)
+            if zipfile.is_zipfile(archive):
+                yield from _below(zipfile.Path(archive), 1)
+            elif "camvid" in archive.name.lower():
+                raise DataError(f"{archive} is damaged: it is no zip file; get it anew, or remove it")
 
 
 def _below(folder: Folder, levels: int) -> Iterator[Folder]:
@@ -110,7 +114,7 @@ def _open(file: Folder) -> Any:
     try:
         picture = Image.open(io.BytesIO(file.read_bytes()))
         picture.load()
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{file} cannot be decoded: {error}") from error
     return picture
 

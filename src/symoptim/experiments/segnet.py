@@ -1,5 +1,6 @@
 """Carry out the SegNet experiment: two rounds that choose every update's rate, then repeats at that rate."""
 
+import gc
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from symoptim.records.selection import NO_RATE, candidate, rank
 from symoptim.records.store import Records
 from symoptim.segmentation.pictures import jpeg, label_png
 from symoptim.segmentation.training import SceneTraining
+from symoptim.segmentation.updates import SCENE_UPDATES
 
 EXAMPLES = 4
 """Test images that are kept to be looked at, evenly spread over the set."""
@@ -79,7 +81,7 @@ class _Work:
         """Full runs at the rates that did best in the search, or at the registered one without a search."""
         for update in self.protocol.updates:
             ranked = self._ranked("search", update)
-            rates = ranked if self.protocol.rates else [self.protocol.registered_rate(update)]
+            rates = ranked if self.protocol.rates else [SCENE_UPDATES[update].rate]
             for rate in rates[: self.protocol.places]:
                 self._train(full_run(self.protocol, update, rate, 0))
             self._leave_out(update, self.protocol.places - max(1, len(rates)))
@@ -116,6 +118,7 @@ class _Work:
         self.recorder.give_up(name, Task(RunRow(name, labels, {}), one.images, one.epochs), NO_RATE)
 
     def _train(self, planned: PlannedScenes) -> None:
+        gc.collect()  # a trainer that has ended is a cycle of references, and may hold the memory of a GPU
         name, labels, run = planned
         shown = self.examples if labels["phase"] == "full" else []
         compiled = self.experiment.compiled

@@ -31,14 +31,15 @@ class PlannedScenes(NamedTuple):
 def search_runs(protocol: SegNetProtocol) -> list[PlannedScenes]:
     """Short runs on crops at every candidate rate, for every update."""
     seed = derive_seed(protocol.seed, "search")
+    epochs = min(protocol.search_epochs, protocol.epochs)
     return [
         PlannedScenes(
             f"search/{update}/{rate:g}",
             {"phase": "search", "update": update, "rate": rate},
             replace(
-                _run(protocol, update, rate, protocol.search_epochs, seed),
+                _run(protocol, update, rate, epochs, seed),
                 augmentation=replace(protocol.augmentation, crop=protocol.search_crop),
-                measure_every=protocol.search_epochs,
+                measure_every=epochs,
             ),
         )
         for update in protocol.updates

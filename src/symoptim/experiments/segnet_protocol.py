@@ -19,14 +19,14 @@ from symoptim.engine.run import Bold, Cosine, Exponential, Schedule
 from symoptim.errors import OptionError
 from symoptim.experiments.names import NetworkName, ProfileName, SceneScheduleName, WeightingName
 from symoptim.segmentation.augment import Augmentation
-from symoptim.segmentation.updates import SCENE_UPDATES, require_updates
+from symoptim.segmentation.updates import require_updates
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SegNetProtocol:
     """What is trained and how; ``features`` are those of the first layer, 64 in both published networks."""
 
-    updates: tuple[str, ...] = ("un", "sm", "sgd", "adamw")
+    updates: tuple[str, ...] = ("un", "sm", "sgd", "sgd-plain", "adamw")
     network: NetworkName = "segnet"
     features: int = 64
     size: tuple[int, int] = (360, 480)
@@ -39,7 +39,7 @@ class SegNetProtocol:
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(zoom=(0.6, 1.2), flip=True))
     measure_every: int = 20
     # The search for the rate; without any rates every update takes the one it is registered with.
-    rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
+    rates: tuple[float, ...] = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
     search_epochs: int = 20
     search_crop: tuple[int, int] | None = (180, 240)
     finalists: int = 3
@@ -79,10 +79,6 @@ class SegNetProtocol:
         """Rates of an update that run in full; one where nothing is searched for."""
         return min(self.finalists, len(self.rates)) or 1
 
-    def registered_rate(self, update: str) -> float:
-        """Rate of an update where none is searched for."""
-        return SCENE_UPDATES[update].rate
-
     def as_dict(self) -> dict[str, object]:
         """Plain data, for the records."""
         return asdict(self)
@@ -106,6 +102,7 @@ PROFILES: dict[ProfileName, dict[str, Any]] = {
         "augmentation": Augmentation(flip=True),
         "measure_every": 3,
         "rates": (),
+        "search_epochs": 4,
         "search_crop": None,
     },
 }

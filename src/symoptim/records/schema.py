@@ -136,7 +136,6 @@ def open_file(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode = WAL")
             create(connection)
         require_ours(connection, path)
-        migrate(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException:

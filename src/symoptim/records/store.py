@@ -18,7 +18,7 @@ from symoptim.errors import RecordsError
 from symoptim.records.files import require_folder
 from symoptim.records.lock import Lock
 from symoptim.records.provenance import code_digest, command_line, describe_process, now
-from symoptim.records.schema import open_file
+from symoptim.records.schema import migrate, open_file
 
 Plain = Mapping[str, object]
 
@@ -119,6 +119,8 @@ class Records:
             self._require_same(row, name, configuration)
             if row[-1] is not None:
                 return False
+        with self.explained():
+            migrate(self.connection)  # not before: whoever is refused finds the file as it was
         with self.writing() as connection:
             if row is None:
                 connection.execute(

@@ -20,9 +20,8 @@ class Standardize(nn.Module):
         super().__init__()
         # Integer sums are the same on every device, and in every order.
         pixels = images.numel() // 3
-        parts = [part.long() for part in torch.split(images, 16)]
-        mean = _total(parts) / pixels
-        variance = _total([part.square() for part in parts]) / pixels - mean.square()
+        mean = _total(images, 1) / pixels
+        variance = _total(images, 2) / pixels - mean.square()
         self.register_buffer("mean", mean.float()[:, None, None])
         self.register_buffer("deviation", variance.clamp(min=1.0).sqrt().float()[:, None, None])
 
@@ -31,6 +30,7 @@ class Standardize(nn.Module):
         return (images - self.mean) / self.deviation
 
 
-def _total(parts: list[Tensor]) -> Tensor:
-    """Sum over images and pixels, by color."""
-    return torch.stack([part.sum(dim=(0, 2, 3)) for part in parts]).sum(dim=0).cpu().double()
+def _total(images: Tensor, power: int) -> Tensor:
+    """Sum over images and pixels of a power, by color; some images at a time, to be sparing of memory."""
+    sums = [part.long().pow(power).sum(dim=(0, 2, 3)) for part in torch.split(images, 16)]
+    return torch.stack(sums).sum(dim=0).cpu().double()

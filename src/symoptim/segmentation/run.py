@@ -31,6 +31,8 @@ class SceneRun:
     def __post_init__(self) -> None:
         require_rules(self.rate, self.schedule, self.stopping)
         require_updates([self.update])
+        if not isinstance(self.stopping, FixedEpochs):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"runs on scenes train a fixed number of epochs, got {self.stopping!r}")
         for name in ("batch", "measure_every"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} must be at least 1, got {getattr(self, name)}")

@@ -2,17 +2,18 @@
 
     un, un-momentum           unit-norm filters (the paper's update for this experiment)
     sm                        scaled metric
-    sgd, adamw                as everybody uses them, with weight decay
+    sgd, sgd-plain, adamw     as everybody uses them, with weight decay
     invariant-adamw           AdamW that does not see the scaling
 
 Filters before batch normalization are what the paper's updates are for; the classifier, the scales and
 shifts of batch normalization take plain steps at the same rate. To have another update, put it in:
-``SCENE_UPDATES["nadam"] = SceneUpdate("NAdam", make, rate=1e-3)``.
+``SCENE_UPDATES["nadam"] = SceneUpdate("NAdam", make, 1e-3, "as in torch")``.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
@@ -28,11 +29,12 @@ Make = Callable[[nn.Module, Tensor], Optimizer]
 
 @dataclass(frozen=True, slots=True)
 class SceneUpdate:
-    """How to build the optimizer, and a rate that does well where none was searched for."""
+    """How to build the optimizer, in words too, and a rate that does well where none was searched for."""
 
     title: str
     make: Make
     rate: float
+    words: str
 
 
 def _groups(model: nn.Module) -> ParameterGroups:
@@ -46,26 +48,61 @@ def _unit_norm(model: nn.Module, rate: Tensor, *, momentum: float = 0.0) -> Opti
     return UnitNormSGD(_groups(model), lr=rate, momentum=momentum)
 
 
-def _sgd(model: nn.Module, rate: Tensor) -> Optimizer:
-    # Momentum and decay are those of SegNet's authors. Only the fused step takes a rate from the GPU.
-    return SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=5e-4, fused=rate.is_cuda)
+def _decayed(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+    """Weights with decay, biases and everything of batch normalization without."""
+    parameters = list(model.parameters())
+    return [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+def _sgd(model: nn.Module, rate: Tensor, *, momentum: float) -> Optimizer:
+    # Decay as SegNet's authors have it. Only the fused step takes a rate from the GPU.
+    return SGD(_decayed(model, 5e-4), lr=rate, momentum=momentum, fused=rate.is_cuda)
 
 
 def _adamw(model: nn.Module, rate: Tensor) -> Optimizer:
-    return AdamW(model.parameters(), lr=rate, weight_decay=0.05, capturable=rate.is_cuda)
+    return AdamW(_decayed(model, 0.05), lr=rate, capturable=rate.is_cuda)
 
 
 def _invariant_adamw(model: nn.Module, rate: Tensor) -> Optimizer:
-    return invariant(AdamW, _groups(model), lr=rate, weight_decay=0.05, capturable=rate.is_cuda)
+    groups: list[dict[str, Any]] = []
+    for group in _groups(model):
+        for matrices in (True, False):  # decay as in _decayed: the classifier shares its group with biases
+            chosen = [p for p in group["params"] if (p.ndim > 1) == matrices]
+            decay = 0.05 if matrices else 0.0
+            groups += [{**group, "params": chosen, "weight_decay": decay}] if chosen else []
+    return invariant(AdamW, groups, lr=rate, capturable=rate.is_cuda)
+
+
+PLAINLY = "everything else by plain SGD at the same rate"
 
 
 SCENE_UPDATES: dict[str, SceneUpdate] = {
-    "un": SceneUpdate("UN", _unit_norm, rate=0.1),
-    "un-momentum": SceneUpdate("UN, momentum", partial(_unit_norm, momentum=0.9), rate=0.01),
-    "sm": SceneUpdate("SM", lambda model, rate: ScaledSGD(_groups(model), lr=rate), rate=0.1),
-    "sgd": SceneUpdate("SGD", _sgd, rate=0.02),
-    "adamw": SceneUpdate("AdamW", _adamw, rate=1e-3),
-    "invariant-adamw": SceneUpdate("invariant AdamW", _invariant_adamw, rate=1e-3),
+    "un": SceneUpdate(
+        "UN", _unit_norm, 0.1, f"filters before batch normalization on the unit sphere, {PLAINLY}"
+    ),
+    "un-momentum": SceneUpdate(
+        "UN, momentum", partial(_unit_norm, momentum=0.9), 0.01, "the same with momentum .9"
+    ),
+    "sm": SceneUpdate(
+        "SM",
+        lambda model, rate: ScaledSGD(_groups(model), lr=rate),
+        0.1,
+        f"filters before batch normalization in the scaled metric, {PLAINLY}",
+    ),
+    "sgd": SceneUpdate("SGD", partial(_sgd, momentum=0.9), 0.02, "momentum .9, decay 5e-4 of weights"),
+    "sgd-plain": SceneUpdate(
+        "SGD, no momentum", partial(_sgd, momentum=0.0), 0.1, "decay 5e-4 of weights, no momentum"
+    ),
+    "adamw": SceneUpdate("AdamW", _adamw, 3e-4, "decay .05 of weights"),
+    "invariant-adamw": SceneUpdate(
+        "invariant AdamW",
+        _invariant_adamw,
+        3e-4,
+        "decay .05 of weights, filters before batch normalization in coordinates that do not see their scale",
+    ),
 }
 """Every update by its name."""
 
@@ -75,7 +112,7 @@ def require_updates(names: Iterable[str]) -> None:
 
     >>> require_updates(["sm", "lion"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    symoptim.errors.OptionError: unknown update 'lion'; choose from un, un-momentum, sm, sgd, adamw, inv...
+    symoptim.errors.OptionError: unknown update 'lion'; choose from un, un-momentum, sm, sgd, sgd-plain, ...
     """
     for name in names:
         if name not in SCENE_UPDATES:

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from symoptim.data.classes import CLASSES
 from symoptim.errors import DataError
 
 Weighting = Literal["none", "median", "root"]
@@ -38,7 +39,11 @@ def class_weights(labels: Tensor, classes: int, weighting: Weighting) -> Tensor:
     pixels = (counts > 0).sum(dim=1) * labels[0].numel()
     absent = [k for k in range(classes) if pixels[k] == 0]
     if absent:
-        raise DataError(f"class {absent[0]} occurs in no training image: it has no frequency to weight it by")
+        name = CLASSES[absent[0]].name if classes == len(CLASSES) else f"class {absent[0]}"
+        raise DataError(
+            f"{name} occurs in no training image: it has no frequency to weight it by; weight no classes "
+            "(--weighting none)"
+        )
     frequencies = counts.sum(dim=1).double() / pixels
     weights = frequencies.median() / frequencies
     return (weights.sqrt() if weighting == "root" else weights).float()

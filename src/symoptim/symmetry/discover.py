@@ -1,6 +1,5 @@
 """``discover``: from a model and an example input to the group of its rescalings."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,8 @@ from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.interpret import Findings, interpret
 from symoptim.symmetry.rules import RULES
-from symoptim.symmetry.solve import NullSpace, Sparse, null_space
+from symoptim.symmetry.solve import NullSpace, null_space
+from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import unique_values
 from symoptim.symmetry.trace import trace
@@ -72,10 +72,9 @@ def _spec(findings: Findings, space: NullSpace, of_parameter: Tensor) -> Symmetr
         _names(findings, space.free[used]),
         len(unknowns),
         Sparse(scale[mine.rows], generator[mine.columns], mine.values),
-        _counted({f"{name} in {place or 'the model'}": n for (name, place), n in findings.pinned.items()}),
-        _counted(
-            {f"{name} in {place} (eps {eps:g})": n for (name, place, eps), n in findings.approximate.items()}
-        ),
+        {f"{name} in {place or 'the model'}": n for (name, place), n in findings.unknown.items()},
+        dict(findings.pinned),
+        {f"{name} in {place} (eps {eps:g})": n for (name, place, eps), n in findings.approximate.items()},
     )
 
 
@@ -88,7 +87,3 @@ def _names(findings: Findings, free: Tensor) -> tuple[str, ...]:
         start, words = findings.origins[place] if place >= 0 else (1, "parameter")
         names.append(f"{words} [{unknown - start}]")
     return tuple(names)
-
-
-def _counted(counts: Mapping[str, int]) -> Mapping[str, int]:
-    return dict(Counter(counts))

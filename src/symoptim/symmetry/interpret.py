@@ -15,6 +15,7 @@ from symoptim.symmetry.ansatz import Ansatz, leaf_form
 from symoptim.symmetry.form import Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
 from symoptim.symmetry.rules import RULES
+from symoptim.symmetry.rules.pointwise import NONLINEAR
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, CannotTell, Context, Result
 from symoptim.symmetry.system import System
 
@@ -31,8 +32,10 @@ class Findings:
     """Other names of tied tensors, and the name they are listed by."""
     origins: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """First unknown that each operation brought, and its place: for names of generators."""
-    pinned: "Counter[tuple[str, str]]" = field(default_factory=lambda: Counter[tuple[str, str]]())
+    unknown: "Counter[tuple[str, str]]" = field(default_factory=lambda: Counter[tuple[str, str]]())
     """Operations nothing is known about, and their places."""
+    pinned: "Counter[str]" = field(default_factory=lambda: Counter[str]())
+    """Operations whose arguments cannot scale."""
     approximate: "Counter[tuple[str, str, float]]" = field(
         default_factory=lambda: Counter[tuple[str, str, float]]()
     )
@@ -94,6 +97,8 @@ def _result(findings: Findings, operation: Operation, values: dict[int, Value]) 
     result = _judged(context, arguments, keywords)
     if result is None and operation.result is not None:
         result = _pinned(findings, operation, [*arguments, *keywords.values()])
+    if operation.name in NONLINEAR:
+        findings.pinned[operation.name] += 1
     for constant in context.approximations:
         findings.approximate[operation.name, operation.place, constant] += 1
     return result
@@ -131,7 +136,7 @@ def _fits(result: Any, expected: Any) -> bool:
 
 def _pinned(findings: Findings, operation: Operation, arguments: Sequence[Any]) -> Value:
     """Pin everything an operation touches, and say so."""
-    findings.pinned[operation.name, operation.place] += 1
+    findings.unknown[operation.name, operation.place] += 1
     for form in _forms(arguments):
         findings.system.pin(form)
     result = operation.result

@@ -13,29 +13,10 @@ import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import FIXED
-from symoptim.symmetry.tensors import unique_values
+from symoptim.symmetry.sparse import TINY, Sparse, product
+from symoptim.symmetry.tensors import unique_rows, unique_values
 
-TINY = 1e-9  # coefficients are small fractions: what is smaller is zero
-
-
-class Sparse(NamedTuple):
-    """A sparse matrix by entries: row, column, value."""
-
-    rows: Tensor
-    columns: Tensor
-    values: Tensor
-
-    def summed(self, columns: int) -> "Sparse":
-        """Entries of one place added up, those that cancel left out, sorted by row and column."""
-        keys, where = unique_values(self.rows * columns + self.columns)
-        values = torch.zeros(len(keys), dtype=torch.float64).index_add_(0, where, self.values)
-        kept = values.abs() > TINY
-        keys = keys[kept]
-        return Sparse(keys // columns, keys % columns, values[kept])
-
-    def chosen(self, mask: Tensor) -> "Sparse":
-        """Only these entries."""
-        return Sparse(self.rows[mask], self.columns[mask], self.values[mask])
+LONGEST = 8  # terms of an equation that is looked for among others
 
 
 class NullSpace(NamedTuple):
@@ -68,7 +49,7 @@ def null_space(count: int, equations: Sequence[tuple[tuple[float, ...], Tensor]]
     levels: list[_Level] = []
     while len(rows.rows):
         label, rows = _merge(label, rows, count, first)
-        level, rows = _put_aside(rows, count, first)
+        level, rows = _put_aside(_distinct(rows), count, first)
         if level is None:
             level, rows = _eliminate_one(rows, count, first)
         if level is not None:
@@ -111,6 +92,27 @@ def _merge(label: Tensor, rows: Sparse, count: int, first: Tensor) -> tuple[Tens
         one = torch.cat([zero, rows.columns[pairs]])
         other = torch.cat([torch.full_like(zero, FIXED), rows.columns[pairs + 1]])
         label = _joined(one, other, count, first)[label]
+
+
+def _distinct(rows: Sparse) -> Sparse:
+    """Every equation once: a convolution says the same for all entries of its kernel."""
+    if not len(rows.rows):
+        return rows
+    sizes = torch.bincount(rows.rows)
+    starts = sizes.cumsum(0) - sizes
+    keep = torch.ones(len(sizes), dtype=torch.bool)
+    for size in range(2, LONGEST + 1):
+        equations = (sizes == size).nonzero().flatten()
+        entries = starts[equations][:, None] + torch.arange(size)
+        ratios = rows.values[entries] / rows.values[entries[:, :1]]
+        table = torch.cat([rows.columns[entries], (ratios / TINY).round().long()], dim=1)
+        different, which = unique_rows(table)
+        first = torch.full((len(different),), len(rows.rows)).scatter_reduce_(
+            0, which, torch.arange(len(which)), "amin"
+        )
+        keep[equations] = False
+        keep[equations[first]] = True
+    return rows.chosen(keep[rows.rows])
 
 
 def _joined(one: Tensor, other: Tensor, count: int, first: Tensor) -> Tensor:
@@ -186,20 +188,8 @@ def _composed(label: Tensor, levels: list[_Level], count: int) -> NullSpace:
     known = Sparse(free, number[free], torch.ones(len(free), dtype=torch.float64))
     for level in reversed(levels):
         entries = Sparse(level.entries.rows, label[level.entries.columns], level.entries.values)
-        found = _product(entries, known, count).summed(max(1, len(free)))
+        found = product(entries, known, count).summed(max(1, len(free)))
         found = Sparse(level.unknowns[found.rows], found.columns, found.values)
         known = Sparse(*(torch.cat([old, new]) for old, new in zip(known, found, strict=True)))
     everything = Sparse(torch.arange(count), label, torch.ones(count, dtype=torch.float64))
-    return NullSpace(free, _product(everything, known, count).summed(max(1, len(free))))
-
-
-def _product(left: Sparse, right: Sparse, inner: int) -> Sparse:
-    """The product of two sparse matrices, places not yet added up."""
-    order = right.rows.argsort(stable=True)
-    sizes = torch.bincount(right.rows, minlength=inner)
-    starts = sizes.cumsum(0) - sizes
-    counts = sizes[left.columns]
-    entry = torch.repeat_interleave(torch.arange(len(left.rows)), counts)
-    within = torch.arange(len(entry)) - (counts.cumsum(0) - counts)[entry]
-    there = order[starts[left.columns[entry]] + within]
-    return Sparse(left.rows[entry], right.columns[there], left.values[entry] * right.values[there])
+    return NullSpace(free, product(everything, known, count).summed(max(1, len(free))))

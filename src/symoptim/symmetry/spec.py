@@ -4,14 +4,14 @@ An element of the group is a vector of log-scales, one per generator. It multipl
 parameter and buffer by ``exp`` of a sum of *scales*, and scales are combinations of generators.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from symoptim.errors import OptionError
-from symoptim.symmetry.solve import Sparse
+from symoptim.symmetry.sparse import Sparse
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,10 @@ class SymmetrySpec:
     """Number of scales."""
     exponents: Sparse
     """Scale, generator, exponent."""
+    unknown: Mapping[str, int]
+    """Operations nothing is known about, with their place, and how often: all they touch was pinned."""
     pinned: Mapping[str, int]
-    """Operations nothing is known about, with their place: how often."""
+    """Operations whose arguments cannot scale, and how often."""
     approximate: Mapping[str, int]
     """Operations that are exact only up to a small constant."""
 
@@ -48,20 +50,23 @@ class SymmetrySpec:
         generator = torch.Generator().manual_seed(seed)
         return spread * (2 * torch.rand(len(self), generator=generator, dtype=torch.float64) - 1)
 
-    def log_scales(self, element: Tensor) -> dict[str, Tensor]:
+    def log_scales(self, element: Tensor, names: Iterable[str] | None = None) -> dict[str, Tensor]:
         """What an element adds to the logarithm of every entry, by name of the tensor; shapes broadcast.
 
         Args:
             element: one number per generator.
+            names: of the tensors that are wanted; all by default.
 
         Returns:
             Log-scales.
         """
         scales = self._scales(element)
-        return {
-            name: sum((scales[term] for term in moved.terms), scales.new_zeros([1] * len(moved.shape)))
-            for name, moved in self.tensors.items()
-        }
+        found: dict[str, Tensor] = {}
+        for name in self.tensors if names is None else names:
+            moved = self.tensors[name]
+            none = scales.new_zeros([1] * len(moved.shape))
+            found[name] = sum((scales[term] for term in moved.terms), none)
+        return found
 
     def _scales(self, element: Tensor) -> Tensor:
         """Log of every scale, and zero for no scale at the end."""
@@ -94,6 +99,17 @@ class SymmetrySpec:
                 totals.index_add_(0, term.reshape(-1) % (self.scales + 1), summed.reshape(-1))
         values = self.exponents.values * totals[self.exponents.rows]
         return torch.zeros(len(self), dtype=torch.float64).index_add_(0, self.exponents.columns, values)
+
+    def moves(self, names: Iterable[str]) -> Tensor:
+        """Which generators move any of these tensors."""
+        touched = torch.zeros(self.scales + 1, dtype=torch.bool)
+        for name in names:
+            for term in self.tensors[name].terms:
+                touched[term.reshape(-1)] = True
+        touched[-1] = False
+        mask = torch.zeros(len(self), dtype=torch.bool)
+        mask[self.exponents.columns[touched[self.exponents.rows]]] = True
+        return mask
 
     @torch.no_grad()
     def rescale_(self, model: nn.Module, element: Tensor) -> nn.Module:

@@ -12,6 +12,7 @@ from symoptim.experiments.segnet import SegNetExperiment
 from symoptim.experiments.segnet_protocol import SegNetProtocol
 from symoptim.records.store import Records
 from symoptim.report.scenes.summary import SceneSummary, summarize_scenes
+from symoptim.segmentation.updates import SCENE_UPDATES
 from watchers import Counter
 
 SMALL = SegNetProtocol(
@@ -39,7 +40,8 @@ def scene_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "digest": "abc",
         "images": [14, 5, 4],
         "compiled": False,
-        "titles": {"un": "UN", "sgd": "SGD"},
+        "titles": {update: SCENE_UPDATES[update].title for update in SMALL.updates},
+        "words": {update: SCENE_UPDATES[update].words for update in SMALL.updates},
         "protocol": SMALL.as_dict(),
     }
     with Records(path, torch=torch.__version__, device="cpu") as records:

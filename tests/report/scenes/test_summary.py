@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from report.scenes.conftest import SMALL, asked_otherwise
 from symoptim.errors import RecordsError
 from symoptim.records.findings import read_confusions
 from symoptim.records.reading import read_runs, reading
@@ -65,11 +66,44 @@ def test_an_update_that_always_diverged_has_lost_all_its_runs(scene_folder: Path
     assert (sgd.diverged, sgd.missing, sgd.test, sgd.rate) == (2, 0, (), None)
 
 
+@pytest.mark.parametrize("repeats", [1, 2, 3])
+def test_while_another_rate_may_do_better_nothing_is_lost(scene_folder: Path, repeats: int) -> None:
+    path = scene_folder / "records.sqlite"
+    asked_otherwise(scene_folder, protocol=SMALL.as_dict() | {"repeats": repeats})
+    with sqlite3.connect(path) as connection:
+        first, second = connection.execute("SELECT run FROM runs WHERE run LIKE 'full/sgd/%/0'").fetchall()
+        connection.execute("UPDATE runs SET diverged = 1 WHERE run = ?", first)
+        connection.execute("UPDATE runs SET reason = NULL, diverged = NULL WHERE run = ?", second)
+        connection.execute("DELETE FROM runs WHERE run LIKE 'full/sgd/%/1'")
+        connection.execute("UPDATE experiment SET finished = NULL")
+    _, sgd = summarize_scenes(path).results
+    assert (sgd.diverged, sgd.missing, sgd.test, sgd.rate) == (0, repeats, (), None)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_where_the_only_rate_that_got_through_the_search_diverged_all_is_lost(
+    scene_folder: Path, repeats: int
+) -> None:
+    path = scene_folder / "records.sqlite"
+    asked_otherwise(scene_folder, protocol=SMALL.as_dict() | {"repeats": repeats})
+    with sqlite3.connect(path) as connection:
+        _, (second,) = connection.execute("SELECT run FROM runs WHERE run LIKE 'full/sgd/%/0'").fetchall()
+        connection.execute("UPDATE runs SET diverged = 1 WHERE run LIKE 'full/sgd/%'")
+        connection.execute(f"UPDATE runs SET diverged = 1 WHERE run = 'search/sgd/{second.split('/')[2]}'")
+        connection.execute("DELETE FROM runs WHERE run = ?", (second,))
+        given_up = "labels = json_set(labels, '$.rate', NULL)"
+        connection.execute(f"UPDATE runs SET {given_up} WHERE run LIKE 'full/sgd/%/1'")
+        connection.execute("DELETE FROM runs WHERE run LIKE 'full/%/1' AND ? = 1", (repeats,))
+    _, sgd = summarize_scenes(path).results
+    assert (sgd.diverged, sgd.missing, sgd.test, sgd.rate) == (repeats, 0, (), None)
+
+
 def test_runs_that_have_not_ended_are_missing(scene_folder: Path) -> None:
     path = scene_folder / "records.sqlite"
     with sqlite3.connect(path) as connection:
         ended = "epochs = NULL, reason = NULL, diverged = NULL"
         connection.execute(f"UPDATE runs SET {ended} WHERE run LIKE 'full/%/1' OR run LIKE 'full/sgd/%'")
+        connection.execute("UPDATE experiment SET finished = NULL")
     un, sgd = summarize_scenes(path).results
     assert (un.diverged, un.missing, len(un.test)) == (0, 1, 1)
     assert (sgd.diverged, sgd.missing, len(sgd.test)) == (0, 2, 0)

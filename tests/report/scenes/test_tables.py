@@ -1,5 +1,6 @@
 import csv
 import io
+import math
 import statistics
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from symoptim.data.classes import CLASSES
 from symoptim.report.scenes import tables
 from symoptim.report.scenes.published import PUBLISHED
-from symoptim.report.scenes.summary import SceneSummary
+from symoptim.report.scenes.summary import RatePoint, SceneSummary
 
 
 def elsewhere(summary: SceneSummary) -> SceneSummary:
@@ -23,6 +24,12 @@ def test_our_updates_come_first_and_the_best_of_them_before_the_others(scene_sum
     assert lines[0].system == best.title
     assert f"rate {best.rate:g}" in lines[0].remark
     assert "n = 2" in lines[0].remark
+
+
+def test_what_was_not_published_is_left_empty(scene_summary: SceneSummary) -> None:
+    texts = {line.remark: line.texts for line in tables.score_lines(scene_summary)}
+    assert texts["arXiv:1606.02147"] == ("", ".683", ".513")
+    assert texts["arXiv:1505.07293"] == (".843", ".629", "")
 
 
 def test_published_scores_stand_only_beside_camvids(scene_summary: SceneSummary) -> None:
@@ -57,7 +64,16 @@ def test_classes_have_the_mean_of_the_repeats(scene_summary: SceneSummary) -> No
     assert [name for name, _ in rows] == [kind.name for kind in CLASSES]
     for place, result in enumerate(scene_summary.results):
         road = statistics.fmean(scores.ious[3] for scores in result.test)
-        assert rows[3][1][place] == pytest.approx(road)
+        assert rows[3][1][place] == f"{road:.3f}".removeprefix("0")
+
+
+def test_a_class_that_is_nowhere_to_be_seen_has_no_score(scene_summary: SceneSummary) -> None:
+    un, sgd = scene_summary.results
+    without = [scores._replace(ious=(*scores.ious[:3], math.nan, *scores.ious[4:])) for scores in un.test]
+    rows = tables.class_rows(scene_summary._replace(results=[un._replace(test=tuple(without)), sgd]))
+    before = tables.class_rows(scene_summary)
+    assert rows[3] == ("road", ["", before[3][1][1]])
+    assert rows[:3] + rows[4:] == before[:3] + before[4:]
 
 
 def test_rates_are_columns_and_a_run_that_diverged_is_called_so(scene_summary: SceneSummary) -> None:
@@ -66,6 +82,16 @@ def test_rates_are_columns_and_a_run_that_diverged_is_called_so(scene_summary: S
     assert [line.split(" | ")[3] for line in text[2:]] == ["diverged", "diverged"]
     for _, texts, spread in tables.rate_rows(scene_summary):
         assert float(spread) == max(map(float, texts[:2]))  # a run that diverged scores 0
+
+
+def test_full_runs_that_helped_to_choose_a_rate_have_their_scores_or_are_said_to_have_diverged(
+    scene_summary: SceneSummary,
+) -> None:
+    points = [RatePoint("un", 0.1, 0.51, 0.432, False), RatePoint("sgd", 0.03, 0.0, 0.0, True)]
+    assert tables.finalist_rows(scene_summary._replace(finalists=points)) == [
+        ("UN", "0.1", ".510", ".432"),
+        ("SGD", "0.03", "diverged", ""),
+    ]
 
 
 def test_the_csv_of_rates_has_both_rounds(scene_summary: SceneSummary) -> None:

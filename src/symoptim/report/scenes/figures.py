@@ -65,4 +65,6 @@ def draw_sensitivity(points: Sequence[RatePoint], titles: dict[str, str], path: 
 
 def _finish(axes: Any, label: str) -> None:
     axes.set_xlabel(label)
+    if label == "epoch":
+        axes.xaxis.get_major_locator().set_params(integer=True)
     axes.grid(alpha=0.25)

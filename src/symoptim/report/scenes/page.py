@@ -48,8 +48,10 @@ def render_scenes(summary: SceneSummary, folder: Path) -> str:
 
 def _figures(summary: SceneSummary, folder: Path) -> list[Figure]:
     if not summary.trained:
-        missing = "No run has ended yet."
-        return [Figure("pictures", "Pictures", "", missing), Figure("curves", "Learning curves", "", missing)]
+        lost = all(result.diverged and not result.missing for result in summary.results)
+        missing = "Every full run diverged." if lost else "No full run has ended yet."
+        titles = (("pictures", "Pictures"), ("curves", "Learning curves"))
+        return [*(Figure(name, title, "", missing) for name, title in titles), _sensitivity(summary, folder)]
     pictures = inline_png(draw_predictions(summary, folder / "predictions"), "Scenes and their segmentations")
     _, curves = draw_curves(summary, folder / "curves")
     return [

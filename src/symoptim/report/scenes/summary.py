@@ -26,7 +26,7 @@ class UpdateResult(NamedTuple):
 
     @property
     def rate(self) -> float | None:
-        """The rate the search chose; None where no run has it."""
+        """The rate that was chosen; None where no run has it."""
         return self.runs[0].configuration["rate"] if self.runs else None
 
     @property
@@ -122,7 +122,8 @@ def _result(
     rate = choose(candidate(run) for run in ended if run.labels["repeat"] == 0)
     chosen = [run for run in ended if run.labels["rate"] == rate]
     sound = [run for run in chosen if not run.diverged]
-    lost = len(chosen) - len(sound) if rate is not None or not ended else repeats
+    no_more = bool(experiment.finished) or len(ended) >= _places(experiment)
+    lost = repeats if rate is None and no_more else len(chosen) - len(sound)
     train, validation, test = (
         tuple(scores_of(by_run[run.run]) for run in sound) for by_run in matrices.values()
     )
@@ -137,6 +138,12 @@ def _result(
         diverged=lost,
         missing=repeats - len(sound) - lost,
     )
+
+
+def _places(experiment: RecordedExperiment) -> int:
+    """Rates of an update that run in full."""
+    protocol = experiment.configuration["protocol"]
+    return min(protocol["finalists"], len(protocol["rates"])) or 1
 
 
 def _point(run: RecordedRun) -> RatePoint:

@@ -1,5 +1,6 @@
 """Scores as Markdown and CSV: the updates beside what others have published, class by class, rate by rate."""
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -62,7 +63,7 @@ def _pair(result: UpdateResult, which: Callable[[Scores], float]) -> str:
 
 
 def _short(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}".removeprefix("0")
+    return "" if value is None or math.isnan(value) else f"{value:.3f}".removeprefix("0")
 
 
 def _remark(result: UpdateResult) -> str:
@@ -96,10 +97,10 @@ def scores_csv(summary: SceneSummary) -> str:
     )
 
 
-def class_rows(summary: SceneSummary) -> list[tuple[str, list[float]]]:
+def class_rows(summary: SceneSummary) -> list[tuple[str, list[str]]]:
     """Every class with its IoU on the test set, mean over repeats, update by update."""
     return [
-        (name, [mean_of(result.test, lambda scores, k=k: scores.ious[k]) for result in summary.trained])
+        (name, [_short(mean_of(r.test, lambda scores, k=k: scores.ious[k])) for r in summary.trained])
         for k, name in enumerate(CLASS_NAMES)
     ]
 
@@ -140,9 +141,9 @@ def rates_csv(summary: SceneSummary) -> str:
     return csv_text(header, ([*row[:-1], int(row[-1])] for row in rows))
 
 
-def finalist_rows(summary: SceneSummary) -> list[tuple[str, str, str, str]]:
+def finalist_rows(summary: SceneSummary) -> list[tuple[str, ...]]:
     """Every full run that helped to choose a rate: update, rate, scores on validation and test set."""
     return [
-        (summary.titles[p.update], f"{p.rate:g}", _short(p.validation), _short(p.test))
+        (summary.titles[p.update], f"{p.rate:g}", *(["diverged", ""] if p.diverged else map(_short, p[2:4])))
         for p in summary.finalists
     ]

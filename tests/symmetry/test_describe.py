@@ -1,0 +1,43 @@
+import torch
+
+from symmetry.zoo import ZOO
+from symoptim.symmetry.describe import kinds, text_of
+from symoptim.symmetry.discover import discover
+from symoptim.symmetry.spec import SymmetrySpec
+
+
+def spec_of(name: str) -> SymmetrySpec:
+    make, inputs = ZOO[name]
+    return discover(make().double(), inputs(torch.Generator().manual_seed(2)))
+
+
+def moved(name: str) -> set[tuple[int, frozenset[str]]]:
+    """Kinds of units: how many, and what moves with them; a scale and its inverse are one."""
+    found: set[tuple[int, frozenset[str]]] = set()
+    for kind in kinds(spec_of(name)):
+        sign = 1 if kind.slices[0].exponent > 0 else -1
+        slices = (one._replace(exponent=sign * one.exponent) for one in kind.slices)
+        found.add((kind.number, frozenset(map(str, slices))))
+    return found
+
+
+def test_units_of_arch1_are_pairs_of_rows_and_a_column() -> None:
+    assert moved("arch1") == {
+        (2, frozenset({"hidden.0.filters.weight rows x a", "hidden.1.filters.weight columns / a"})),
+        (2, frozenset({"hidden.1.filters.weight rows x a", "classifier.weight columns / a"})),
+    }
+
+
+def test_what_moves_in_attention_is_named() -> None:
+    assert moved("attention by hand") == {
+        (4, frozenset({"query.weight rows x a", "query.bias rows x a", "key.weight rows / a"})),
+        (4, frozenset({"key.bias rows x a"})),
+        (4, frozenset({"value.weight rows x a", "value.bias rows x a", "out.weight columns / a"})),
+    }
+
+
+def test_powers_are_shown() -> None:
+    text = text_of(spec_of("arch2 training"))
+    assert text.startswith("12 rescalings\n")
+    assert "hidden.0.norm.running_var rows x a^2" in text
+    assert "exact up to eps: " in text
