@@ -1,5 +1,6 @@
 """Kills, full disks and Ctrl-C: nothing recorded is lost, and the table comes out the same."""
 
+import os
 import random
 import resource
 import signal
@@ -91,7 +92,9 @@ def limit_file_size() -> None:
 def test_a_full_disk_is_named_and_with_room_again_it_goes_on(
     small: list[str], undisturbed: Path, tmp_path: Path
 ) -> None:
-    code, _, errors = finish(small, tmp_path, preexec_fn=limit_file_size)
+    # The first checkpoint is what does not fit any more; some epochs have to be recorded before it.
+    patient = {**os.environ, "TEST_CHECKPOINT_SECONDS": "2"}
+    code, _, errors = finish(small, tmp_path, preexec_fn=limit_file_size, env=patient)
     assert code == 1
     (message,) = [line for line in errors.splitlines() if line.startswith("error: ")]
     assert "records.sqlite cannot be written" in message

@@ -76,6 +76,14 @@ def test_filters_before_batch_normalization_are_rows_and_all_else_is_plain(
     assert members == {id(p): "rows" if id(p) in rows else "plain" for p in model.parameters()}
 
 
+@pytest.mark.parametrize("update", INVARIANT)
+def test_groups_call_every_parameter_by_its_name(update: str) -> None:
+    model = small_segnet()
+    groups = SCENE_UPDATES[update].make(model, torch.tensor(0.1)).param_groups
+    named = [pair for g in groups for pair in zip(g["param_names"], map(id, g["params"]), strict=True)]
+    assert dict(named) == {name: id(parameter) for name, parameter in model.named_parameters()}
+
+
 @pytest.mark.parametrize("update", ["un", "un-momentum"])
 def test_unit_norm_keeps_filters_at_norm_one_but_for_the_classifiers(update: str) -> None:
     model = small_segnet()

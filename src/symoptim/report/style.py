@@ -18,6 +18,7 @@ _COLORS = {
     "un": GREEN,
     "adamw": PURPLE,
     "invariant-adamw": AMBER,
+    "sgd-plain": DARK_ORANGE,
 }
 
 # A color nobody would choose, put where ink is meant; in pages it becomes the color of the text around it.

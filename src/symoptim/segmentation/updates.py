@@ -70,9 +70,9 @@ def _invariant_adamw(model: nn.Module, rate: Tensor) -> Optimizer:
     groups: list[dict[str, Any]] = []
     for group in _groups(model):
         for matrices in (True, False):  # decay as in _decayed: the classifier shares its group with biases
-            chosen = [p for p in group["params"] if (p.ndim > 1) == matrices]
-            decay = 0.05 if matrices else 0.0
-            groups += [{**group, "params": chosen, "weight_decay": decay}] if chosen else []
+            chosen = [k for k, p in enumerate(group["params"]) if (p.ndim > 1) == matrices]
+            lists = {name: [group[name][k] for k in chosen] for name in ("params", "param_names")}
+            groups += [{**group, **lists, "weight_decay": 0.05 if matrices else 0.0}] if chosen else []
     return invariant(AdamW, groups, lr=rate, capturable=rate.is_cuda)
 
 
@@ -84,7 +84,7 @@ SCENE_UPDATES: dict[str, SceneUpdate] = {
         "UN", _unit_norm, 0.1, f"filters before batch normalization on the unit sphere, {PLAINLY}"
     ),
     "un-momentum": SceneUpdate(
-        "UN, momentum", partial(_unit_norm, momentum=0.9), 0.01, "the same with momentum .9"
+        "UN, momentum", partial(_unit_norm, momentum=0.9), 0.01, f"as UN, with momentum .9, {PLAINLY}"
     ),
     "sm": SceneUpdate(
         "SM",

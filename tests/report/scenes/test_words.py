@@ -164,11 +164,12 @@ def test_that_un_and_sm_coincide_is_said_where_both_have_results(
 
 
 def searched(summary: SceneSummary, **validation: Sample) -> SceneSummary:
-    """Short runs at the rates 0.01, 0.1 and 1 with these validation scores; test scores say the opposite."""
+    """Short runs at the rates of the grid with these validation scores; test scores say the opposite."""
+    rates = summary.experiment.configuration["protocol"]["rates"]
     points = [
         RatePoint(update, rate, score, 1 - score, False)
         for update, those in validation.items()
-        for rate, score in zip((0.01, 0.1, 1.0), those, strict=True)
+        for rate, score in zip(rates, those, strict=True)
     ]
     return summary._replace(search=points)
 
@@ -189,6 +190,13 @@ def test_a_best_rate_at_the_edge_of_the_grid_is_said(
     assert remarks == (
         [f"The best rate of the search is at the edge of the grid for {titles}."] if titles else []
     )
+
+
+def test_neither_a_run_that_diverged_nor_the_last_one_so_far_is_an_edge(scene_summary: SceneSummary) -> None:
+    summary = searched(scene_summary, un=[0.2, 0.3, 0.1], sgd=[0.4, 0.5, 0.45])
+    lost = [point._replace(validation=0.0, test=0.0, diverged=True) for point in summary.search]
+    assert scene_remarks(summary._replace(search=lost)) == []
+    assert scene_remarks(summary._replace(search=summary.search[:2])) == []  # the best so far is the second
 
 
 def test_runs_that_are_missing_or_lost_are_counted(scene_summary: SceneSummary) -> None:

@@ -108,12 +108,17 @@ def scene_remarks(summary: SceneSummary) -> list[str]:
 
 def _at_the_edge(summary: SceneSummary) -> list[str]:
     """Updates for which a rate beyond the grid might have been better."""
-    rates = [point.rate for point in summary.search]
+    rates = summary.experiment.configuration["protocol"]["rates"]
     best: dict[str, RatePoint] = {}
     for point in summary.search:
-        if point.update not in best or point.validation > best[point.update].validation:
+        if not point.diverged and _rank(point) > _rank(best.get(point.update)):
             best[point.update] = point
     return [update for update, point in best.items() if point.rate in (min(rates), max(rates))]
+
+
+def _rank(point: RatePoint | None) -> tuple[float, float]:
+    """By score, and by rate on a tie, as rates are chosen."""
+    return (point.validation, point.rate) if point else (-1.0, 0.0)
 
 
 def scene_protocol(summary: SceneSummary) -> list[tuple[str, str]]:
@@ -131,7 +136,7 @@ def scene_protocol(summary: SceneSummary) -> list[tuple[str, str]]:
             f"weights, from the training set: {weights[asked['weighting']]}; every image {zoom}mirrored half "
             f"of the time; bfloat16 on CUDA{', through torch.compile' if configuration['compiled'] else ''}",
         ),
-        *((summary.titles[update], words) for update, words in configuration["words"].items()),
+        *((summary.titles[update], words) for update, words in configuration.get("words", {}).items()),
         (
             "evaluation",
             "statistics of batch normalization measured anew on the training images as they are learnt from; "
