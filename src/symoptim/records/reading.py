@@ -100,6 +100,25 @@ def read_experiment(connection: sqlite3.Connection) -> RecordedExperiment | None
     return RecordedExperiment(name, json.loads(configuration), device, torch, finished, sessions)
 
 
+def require_experiment(connection: sqlite3.Connection, path: Path) -> RecordedExperiment:
+    """What the file is about; refuse one that is about nothing yet.
+
+    Args:
+        connection: of the open file.
+        path: its name, for the message.
+
+    Returns:
+        The experiment.
+
+    Raises:
+        RecordsError: nothing has been written yet.
+    """
+    experiment = read_experiment(connection)
+    if experiment is None:
+        raise RecordsError(f"{path} holds no experiment yet")
+    return experiment
+
+
 def read_runs(connection: sqlite3.Connection, phase: str) -> list[RecordedRun]:
     """All runs of a phase, with their curves, in the order they were entered."""
     curves: dict[str, list[RecordedEpoch]] = {}

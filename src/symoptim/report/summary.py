@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from symoptim.errors import RecordsError
-from symoptim.records.reading import RecordedExperiment, RecordedRun, read_experiment, read_runs, reading
+from symoptim.records.reading import RecordedExperiment, RecordedRun, read_runs, reading, require_experiment
 from symoptim.report import table2, trajectories
 
 SMALLER = "A smaller experiment than the paper's: only the profile paper compares.\n\n"
@@ -27,14 +26,9 @@ def summarize(records: Path) -> Summary:
 
     Returns:
         Its full runs, table and trajectories.
-
-    Raises:
-        RecordsError: it holds no experiment yet.
     """
     with reading(records) as connection:
-        experiment = read_experiment(connection)
-        if experiment is None:
-            raise RecordsError(f"{records} holds no experiment yet")
+        experiment = require_experiment(connection, records)
         runs = read_runs(connection, "full")
     return Summary(experiment, runs, table2.cells(experiment, runs), trajectories.panels(experiment, runs))
 

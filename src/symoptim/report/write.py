@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from symoptim.errors import RecordsError
 from symoptim.records.files import write_files
-from symoptim.records.reading import read_experiment, reading
+from symoptim.records.reading import reading, require_experiment
 from symoptim.report import claims_table, table2, trajectories
 from symoptim.report.judge import Judgment
 from symoptim.report.page import judge_summary, render
@@ -57,10 +57,7 @@ def write_report(folder: Path) -> MnistReport | SegNetReport:
 def experiment_name(folder: Path) -> str:
     """Name of the experiment whose records a folder has."""
     with reading(folder / RECORDS) as connection:
-        experiment = read_experiment(connection)
-    if experiment is None:
-        raise RecordsError(f"{folder / RECORDS} holds no experiment yet")
-    return experiment.name
+        return require_experiment(connection, folder / RECORDS).name
 
 
 def write_mnist(folder: Path) -> MnistReport:

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from symoptim.symmetry.spec import SymmetrySpec, model_tensors
+from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import model_tensors
 
 NO_EPS = 1e-30  # torch refuses zero in training mode
 PASSING = 1e-8

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from symoptim.errors import OptionError
 from symoptim.symmetry.sparse import Sparse
+from symoptim.symmetry.tensors import model_tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,3 @@ class SymmetrySpec:
         for name, log_scale in self.log_scales(element).items():
             there[name].mul_(log_scale.exp().to(there[name]))
         return model
-
-
-def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name."""
-    found: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    found.update(model.named_buffers(remove_duplicate=False))
-    return found

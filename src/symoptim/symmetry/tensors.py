@@ -1,10 +1,10 @@
-"""Small operations on integer tensors that torch leaves untyped or does not have."""
+"""Small operations on tensors that torch leaves untyped or does not have."""
 
 from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def filled(axes: int, value: int) -> Tensor:
@@ -56,3 +56,10 @@ def unique_values(values: Tensor) -> tuple[Tensor, Tensor]:
     """The different values in order, and for every one which of them it is."""
     different, which = cast("Any", torch).unique(values, return_inverse=True)
     return different, which
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by every name they have."""
+    found: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    found.update(model.named_buffers(remove_duplicate=False))
+    return found

@@ -17,6 +17,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
+from symoptim.symmetry.tensors import model_tensors
 
 KINDS: dict[InputKind, Kind] = {
     InputKind.PARAMETER: "parameter",
@@ -74,7 +75,7 @@ def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
     leaves: list[Leaf] = []
     operations: list[Operation] = []
     specs = {getattr(spec.arg, "name", ""): spec for spec in program.graph_signature.input_specs}
-    tensors = _tensors(model)
+    tensors = model_tensors(model)
     for node in program.graph.nodes:
         index = number[node] = len(number)
         named[node.name] = index
@@ -94,13 +95,6 @@ def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
         elif spec.kind == OutputKind.USER_OUTPUT:
             outputs.append(Ref(place))
     return Graph(tuple(leaves), tuple(operations), tuple(outputs), tuple(mutated))
-
-
-def _tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by every name they have."""
-    found: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
-    found.update(model.named_buffers(remove_duplicate=False))
-    return found
 
 
 def _leaf(

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from symoptim.errors import RecordsError
 from symoptim.records.findings import Example, Matrix, read_confusions, read_examples, read_pictures
-from symoptim.records.reading import RecordedExperiment, RecordedRun, read_experiment, read_runs, reading
+from symoptim.records.reading import RecordedExperiment, RecordedRun, read_runs, reading, require_experiment
 from symoptim.records.scores import Scores, scores_of
 from symoptim.records.selection import candidate, choose
 
@@ -87,14 +86,9 @@ def summarize_scenes(records: Path) -> SceneSummary:
 
     Returns:
         Its runs, scores and pictures.
-
-    Raises:
-        RecordsError: it holds no experiment yet.
     """
     with reading(records) as connection:
-        experiment = read_experiment(connection)
-        if experiment is None:
-            raise RecordsError(f"{records} holds no experiment yet")
+        experiment = require_experiment(connection, records)
         full, search = (read_runs(connection, phase) for phase in ("full", "search"))
         matrices = {part: read_confusions(connection, part) for part in ("train", "validation", "test")}
         results = [_result(experiment, update, full, matrices) for update in _updates(experiment)]
