@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,10 @@ from symoptim.experiments.plan import Cell, selection_runs
 from symoptim.experiments.protocol import Protocol
 from symoptim.experiments.reproduce import Experiment, chosen_rates
 from symoptim.records.ledger import Ending, EpochRow, RunRow, take_up, write_epoch
-from symoptim.records.reading import RecordedRun, read_runs, reading
 from symoptim.records.selection import Candidate, choose
 from symoptim.records.store import Records
 from watchers import Counter
+from written import everything, runs_of, set_checkpoints
 
 SMALL = Protocol(
     updates=("sm", "adamw"),
@@ -43,24 +42,6 @@ def carry_out(path: Path, *, protocol: Protocol = SMALL, patience: int = 10**9) 
             data = small_data(torch.float32)
             Experiment(protocol, data, torch.device("cpu"), records, watcher).carry_out()
     return watcher
-
-
-def everything(path: Path) -> list[list[tuple[object, ...]]]:
-    """All that is recorded about runs, but for which session did it."""
-    with sqlite3.connect(path) as connection:
-        return [
-            connection.execute(query).fetchall()
-            for query in (
-                "SELECT run, ensemble, labels, configuration, epochs, reason, diverged FROM runs ORDER BY 1",
-                "SELECT * FROM epochs ORDER BY run, epoch",
-                "SELECT * FROM checkpoints",
-            )
-        ]
-
-
-def runs_of(path: Path, phase: str) -> list[RecordedRun]:
-    with reading(path) as connection:
-        return read_runs(connection, phase)
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +79,7 @@ def test_full_runs_start_at_the_rate_their_selection_chose(undisturbed: Path) ->
 def test_interrupted_and_taken_up_again_the_records_are_the_same(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, patience: int
 ) -> None:
-    monkeypatch.setattr("symoptim.experiments.recording.CHECKPOINT_SECONDS", seconds)
-    monkeypatch.setattr("symoptim.experiments.recording.CHECKPOINT_SHARE", 1e9)
+    set_checkpoints(monkeypatch, seconds)
     path = tmp_path / "records.sqlite"
     with pytest.raises(KeyboardInterrupt):
         carry_out(path, patience=patience)

@@ -1,95 +1,37 @@
-"""The SegNet experiment on small scenes: what is recorded, and that interruptions change nothing."""
+"""The SegNet experiment on small scenes: what is recorded."""
 
-import contextlib
 import dataclasses
 import math
-import sqlite3
 from pathlib import Path
 
 import pytest
-import torch
 
 from small_scenes import small_scenes
+from small_segnet import SMALL, carry_out
 from symoptim.engine.decisions import Findings, Outcome
 from symoptim.engine.training import Result
-from symoptim.experiments.segnet import SegNetExperiment, example_names
-from symoptim.experiments.segnet_protocol import SegNetProtocol
+from symoptim.experiments.segnet import example_names
 from symoptim.records.findings import read_confusions, read_examples, read_pictures
-from symoptim.records.reading import RecordedRun, read_runs, reading
-from symoptim.records.store import Records
-from symoptim.segmentation.augment import Augmentation
+from symoptim.records.reading import RecordedRun, reading
 from symoptim.segmentation.pictures import label_png
 from symoptim.segmentation.training import SceneTraining
 from symoptim.segmentation.updates import SCENE_UPDATES
-from watchers import Counter
-
-SMALL = SegNetProtocol(
-    updates=("un", "adamw"),
-    network="segnet-basic",
-    features=4,
-    size=(16, 24),
-    epochs=3,
-    repeats=2,
-    batch=4,
-    measure_every=2,
-    augmentation=Augmentation(zoom=(0.8, 1.2), flip=True),
-    rates=(1e-3, 0.02, 0.1),
-    search_epochs=2,
-    search_crop=(8, 16),
-    finalists=2,
-)
-EPOCHS = 2 * (3 * 2 + 2 * 3 + 1 * 3)  # of both updates: three searches, two finalists, one more repeat
-
-
-def carry_out(path: Path, *, protocol: SegNetProtocol = SMALL, patience: int = 10**9) -> Counter:
-    watcher = Counter(patience)
-    with Records(path, torch=torch.__version__, device="cpu") as records:
-        if records.begin("segnet", {"protocol": protocol.as_dict()}):
-            device = torch.device("cpu")
-            SegNetExperiment(protocol, small_scenes(), device, records, watcher).carry_out()
-    return watcher
-
-
-def everything(path: Path) -> list[list[tuple[object, ...]]]:
-    """All that is recorded about runs, but for which session did it and how long it took."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return [
-            connection.execute(query).fetchall()
-            for query in (
-                "SELECT run, ensemble, labels, configuration, epochs, reason, diverged FROM runs ORDER BY 1",
-                "SELECT * FROM epochs ORDER BY run, epoch",
-                "SELECT * FROM confusions ORDER BY run, part",
-                "SELECT * FROM predictions ORDER BY run, example",
-                "SELECT * FROM examples ORDER BY example",
-                "SELECT * FROM checkpoints",
-            )
-        ]
-
-
-def runs_of(path: Path, phase: str) -> list[RecordedRun]:
-    with reading(path) as connection:
-        return read_runs(connection, phase)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("undisturbed") / "records.sqlite"
-    watcher = carry_out(path)
-    assert watcher.seen == watcher.expected
-    return path
+from written import runs_of
 
 
 def names(path: Path, phase: str) -> list[str]:
     return [run.run for run in runs_of(path, phase)]
 
 
-def test_every_run_is_recorded_to_its_end(undisturbed: Path) -> None:
+def test_every_run_is_recorded_to_its_end(undisturbed_scenes: Path) -> None:
     rates = ("0.001", "0.02", "0.1")
-    assert names(undisturbed, "search") == [f"search/{u}/{rate}" for u in SMALL.updates for rate in rates]
-    assert len(names(undisturbed, "full")) == 6
-    assert names(undisturbed, "none") == []
+    assert names(undisturbed_scenes, "search") == [
+        f"search/{u}/{rate}" for u in SMALL.updates for rate in rates
+    ]
+    assert len(names(undisturbed_scenes, "full")) == 6
+    assert names(undisturbed_scenes, "none") == []
     for phase, epochs in (("search", 2), ("full", 3)):
-        for run in runs_of(undisturbed, phase):
+        for run in runs_of(undisturbed_scenes, phase):
             assert (run.reason, run.diverged) == ("all epochs done", False)
             assert [epoch.epoch for epoch in run.curve] == list(range(1, epochs + 1))
             assert run.configuration["rate"] == run.curve[0].rate == run.labels["rate"]
@@ -97,9 +39,9 @@ def test_every_run_is_recorded_to_its_end(undisturbed: Path) -> None:
             assert run.seconds > 0
 
 
-def test_scores_are_recorded_as_often_as_the_protocol_says(undisturbed: Path) -> None:
+def test_scores_are_recorded_as_often_as_the_protocol_says(undisturbed_scenes: Path) -> None:
     for phase, measured in (("search", [2]), ("full", [2, 3])):
-        for run in runs_of(undisturbed, phase):
+        for run in runs_of(undisturbed_scenes, phase):
             known = [epoch.epoch for epoch in run.curve if not math.isnan(epoch.validation_error)]
             assert known == measured
             assert not math.isnan(run.curve[-1].test_error)
@@ -111,12 +53,14 @@ def ranked(runs: list[RecordedRun], update: str) -> list[float]:
     return [-rate for _, rate in sorted(scores)]
 
 
-def test_the_best_of_the_search_run_in_full_and_the_best_of_these_is_repeated(undisturbed: Path) -> None:
-    full = runs_of(undisturbed, "full")
+def test_the_best_of_the_search_run_in_full_and_the_best_of_these_is_repeated(
+    undisturbed_scenes: Path,
+) -> None:
+    full = runs_of(undisturbed_scenes, "full")
     first = [run for run in full if run.labels["repeat"] == 0]
     for update in SMALL.updates:
         finalists = [run.labels["rate"] for run in first if run.labels["update"] == update]
-        assert finalists == ranked(runs_of(undisturbed, "search"), update)[:2]
+        assert finalists == ranked(runs_of(undisturbed_scenes, "search"), update)[:2]
         (again,) = [r for r in full if r.labels["update"] == update and r.labels["repeat"] == 1]
         assert again.labels["rate"] == ranked(first, update)[0]
 
@@ -181,18 +125,18 @@ def test_rates_that_diverge_are_not_repeated_and_what_cannot_be_trained_is_given
     assert runs_of(path, "full")[-1].curve == ()
 
 
-def test_updates_share_the_seed_of_a_repeat_and_nothing_else_shares_it(undisturbed: Path) -> None:
+def test_updates_share_the_seed_of_a_repeat_and_nothing_else_shares_it(undisturbed_scenes: Path) -> None:
     seeds: dict[object, set[int]] = {}
-    for run in runs_of(undisturbed, "search") + runs_of(undisturbed, "full"):
+    for run in runs_of(undisturbed_scenes, "search") + runs_of(undisturbed_scenes, "full"):
         seeds.setdefault(run.labels.get("repeat", "search"), set()).add(run.configuration["seed"])
     assert set(seeds) == {"search", 0, 1}
     assert all(len(those) == 1 for those in seeds.values())
     assert len(set.union(*seeds.values())) == 3
 
 
-def test_findings_are_recorded_for_all_runs_and_pictures_for_full_ones(undisturbed: Path) -> None:
-    everyone = names(undisturbed, "search") + names(undisturbed, "full")
-    with reading(undisturbed) as connection:
+def test_findings_are_recorded_for_all_runs_and_pictures_for_full_ones(undisturbed_scenes: Path) -> None:
+    everyone = names(undisturbed_scenes, "search") + names(undisturbed_scenes, "full")
+    with reading(undisturbed_scenes) as connection:
         for part in ("train", "validation", "test"):
             pixels = getattr(small_scenes(), part).labels.numel()
             matrices = read_confusions(connection, part)
@@ -203,56 +147,12 @@ def test_findings_are_recorded_for_all_runs_and_pictures_for_full_ones(undisturb
             assert set(pictures) == (set(small_scenes().test.names) if name.startswith("full") else set())
 
 
-def test_examples_are_recorded_with_their_true_labels(undisturbed: Path) -> None:
+def test_examples_are_recorded_with_their_true_labels(undisturbed_scenes: Path) -> None:
     test = small_scenes().test
-    with reading(undisturbed) as connection:
+    with reading(undisturbed_scenes) as connection:
         examples = read_examples(connection)
     assert tuple(example.name for example in examples) == test.names
     assert [example.truth for example in examples] == [label_png(labels) for labels in test.labels]
-
-
-def interrupted(path: Path, patience: int) -> bool:
-    try:
-        watcher = carry_out(path, patience=patience)
-    except KeyboardInterrupt:
-        return True
-    assert watcher.seen == watcher.expected
-    return False
-
-
-def set_checkpoints(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    monkeypatch.setattr("symoptim.experiments.recording.CHECKPOINT_SECONDS", seconds)
-    monkeypatch.setattr("symoptim.experiments.recording.CHECKPOINT_SHARE", 1e9)
-
-
-def test_interrupted_after_every_epoch_the_records_are_the_same(
-    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_checkpoints(monkeypatch, 0.0)
-    path = tmp_path / "records.sqlite"
-    interruptions = 0
-    while interrupted(path, patience=1):
-        interruptions += 1
-    assert interruptions == EPOCHS
-    assert everything(path) == everything(undisturbed)
-
-
-@pytest.mark.parametrize("patience", [3, 12, 17, 26, EPOCHS])
-def test_without_checkpoints_an_interrupted_run_starts_again_and_the_records_are_the_same(
-    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: int
-) -> None:
-    set_checkpoints(monkeypatch, 1e9)
-    path = tmp_path / "records.sqlite"
-    assert interrupted(path, patience)
-    assert not interrupted(path, 10**9)
-    assert everything(path) == everything(undisturbed)
-
-
-def test_what_is_finished_is_not_trained_again(undisturbed: Path) -> None:
-    before = everything(undisturbed)
-    watcher = carry_out(undisturbed, patience=1)
-    assert watcher.seen == (0, 0)
-    assert everything(undisturbed) == before
 
 
 def test_runs_without_a_rate_that_trains_count_as_diverged(tmp_path: Path) -> None:
