@@ -37,5 +37,13 @@ class RecordsError(SymoptimError, RuntimeError):
     """A file of records cannot be opened, belongs to something else, or cannot be written."""
 
 
+class TraceError(SymoptimError, RuntimeError):
+    """Part of a forward pass cannot be watched, so that nothing can be said about the model."""
+
+
+class SymmetryError(SymoptimError, RuntimeError):
+    """What is taken for a symmetry of a model is none of this one."""
+
+
 class ZeroFilterWarning(UserWarning):
     """A filter is zero; the scaled metric will leave it where it is."""

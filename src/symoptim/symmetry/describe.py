@@ -4,24 +4,29 @@ Generators of one place that move the same tensors are of one kind. One of them 
 to every entry is looked at, and slices are named by axis.
 """
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import different_values, whole_numbers
 
 
 class Slice(NamedTuple):
     """Part of a tensor that moves: along which axis (None for all of it), and by which power of the scale."""
 
     tensor: str
+    shape: tuple[int, ...]
     axis: int | None
     exponent: float
 
     def __str__(self) -> str:
         part = {None: "", 0: " rows", 1: " columns"}.get(self.axis, f" slices of axis {self.axis}")
+        part = " entries" if part and len(self.shape) == 1 else part
         power = {1.0: "x a", -1.0: "/ a"}.get(self.exponent, f"x a^{self.exponent:g}")
         return f"{self.tensor}{part} {power}"
 
@@ -35,40 +40,38 @@ class KindOfUnit(NamedTuple):
 
 
 def kinds(spec: SymmetrySpec) -> list[KindOfUnit]:
-    """All kinds of generators, in the order of the model."""
-    members: dict[tuple[str, frozenset[str]], list[int]] = {}
+    """All kinds of generators, in the order of the tensors they move."""
+    members: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     touched = _touched(spec)
     for number, name in enumerate(spec.names):
         place = name.rpartition(" [")[0]
-        members.setdefault((place, frozenset(touched[number])), []).append(number)
-    return [
-        # The last one: the first unit of a layer may be the one others are measured by.
-        KindOfUnit(place, len(numbers), tuple(_slices(spec, numbers[-1], touched[numbers[-1]])))
-        for (place, _), numbers in members.items()
+        members.setdefault((place, tuple(touched[number])), []).append(number)
+    order = {name: position for position, name in enumerate(spec.tensors)}
+    found = [
+        KindOfUnit(place, len(numbers), tuple(_slices(spec, numbers[-1], tensors)))
+        for (place, tensors), numbers in members.items()
     ]
+    return sorted(found, key=lambda kind: [order[one.tensor] for one in kind.slices])
 
 
 def _touched(spec: SymmetrySpec) -> list[list[str]]:
     """Tensors that each generator moves."""
     found: list[list[str]] = [[] for _ in spec.names]
     for name in spec.tensors:
-        for number in spec.moves([name]).nonzero().flatten():
-            found[int(number)].append(name)
+        for number in whole_numbers(spec.moves([name]).nonzero().flatten()):
+            found[number].append(name)
     return found
 
 
-def _slices(spec: SymmetrySpec, number: int, tensors: list[str]) -> Iterator[Slice]:
+def _slices(spec: SymmetrySpec, number: int, tensors: tuple[str, ...]) -> Iterator[Slice]:
     """What one generator does to these tensors; those it only moves back and forth are left out."""
     element = torch.zeros(len(spec), dtype=torch.float64)
     element[number] = 1.0
     for name, log_scale in spec.log_scales(element, tensors).items():
-        whole = log_scale.expand(spec.tensors[name].shape)
-        moved = whole != 0
-        for exponent in torch.tensor(sorted({float(v) for v in whole[moved].reshape(-1)[:MANY]})):
-            yield Slice(name, _axis(whole == exponent), float(exponent))
-
-
-MANY = 100_000  # entries that are looked at for different exponents
+        shape = spec.tensors[name].shape
+        for exponent in different_values(log_scale):
+            if exponent != 0:
+                yield Slice(name, shape, _axis((log_scale == exponent).expand(shape)), exponent)
 
 
 def _axis(mask: Tensor) -> int | None:
@@ -82,15 +85,29 @@ def _axis(mask: Tensor) -> int | None:
 
 def text_of(spec: SymmetrySpec) -> str:
     """The group as a table, and what was not looked through."""
-    lines = [f"{len(spec)} rescalings"]
     rows = [(str(kind.number), kind.place, ", ".join(map(str, kind.slices))) for kind in kinds(spec)]
     width = [max((len(row[k]) for row in rows), default=0) for k in range(2)]
+    lines = [f"{len(spec)} rescalings"]
     lines += [f"{count:>{width[0]}}  {place:<{width[1]}}  {moved}" for count, place, moved in rows]
-    for title, counts in (
-        ("unknown, so pinned", spec.unknown),
-        ("pinned by nature", spec.pinned),
-        ("exact up to eps", spec.approximate),
-    ):
-        if counts:
-            lines.append(f"{title}: " + ", ".join(f"{name} ({n})" for name, n in counts.items()))
-    return "\n".join(lines)
+    return "\n".join([*lines, *remarks(spec)])
+
+
+def remarks(spec: SymmetrySpec) -> list[str]:
+    """What was pinned and why, and what holds only nearly."""
+    said: list[str] = []
+    if spec.unknown:
+        said.append(f"unknown operations, so all they touch is pinned: {_counted(spec.unknown)}")
+    if spec.pinned:
+        said.append(f"operations that a scale cannot pass: {_counted(spec.pinned)}")
+    if spec.approximate:
+        operations = Counter[str]()
+        for place, number in spec.approximate.items():
+            operations[re.sub(r" in .* \(", " (", place)] += number
+        said.append(f"exact as far as eps is not felt: {_counted(operations)}")
+    if spec.recorded:
+        said.append(f"found by watching one pass, for inputs that take the same way ({spec.recorded})")
+    return said
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} x {number}" if number > 1 else name for name, number in counts.items())

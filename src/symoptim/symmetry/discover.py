@@ -1,19 +1,23 @@
 """``discover``: from a model and an example input to the group of its rescalings."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from symoptim.errors import TraceError
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.form import FIXED
+from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.interpret import Findings, interpret
+from symoptim.symmetry.record import record
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
-from symoptim.symmetry.tensors import unique_values
+from symoptim.symmetry.tensors import unique_values, whole_numbers
 from symoptim.symmetry.trace import trace
 
 
@@ -27,7 +31,8 @@ def discover(
     """Find every positive rescaling of a model's weights that changes none of its outputs.
 
     The mode of the model counts: in training mode batch normalization hides the scale of its input, in
-    evaluation mode running statistics have to move along. The model is left as it is.
+    evaluation mode running statistics have to move along. The model is left as it is. A model that
+    ``torch.export`` cannot trace is run once instead, and the result says so.
 
     Args:
         model: the network.
@@ -36,24 +41,48 @@ def discover(
         ansatz: ``element`` gives every entry of a parameter an unknown of its own: for tests, it is slow.
 
     Returns:
-        The group.
+        The group; parameters the call does not use are not in it.
+
+    Raises:
+        TraceError: the forward pass cannot be watched.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     >>> len(discover(model, (torch.rand(5, 3),)))
     4
     """
-    graph = trace(model, example_inputs, keywords, known=RULES)
+    graph, recorded = _graph_of(model, example_inputs, keywords)
     findings = interpret(graph, ansatz)
     system = findings.system
-    of_parameter = torch.zeros(system.count, dtype=torch.bool)
-    for form in findings.tensors.values():
-        for term in form.terms:
-            of_parameter[term[term > FIXED]] = True
-    space = null_space(system.count, system.rows, of_parameter)
-    return _spec(findings, space, of_parameter)
+    rank = _ranks(findings)
+    space = null_space(system.count, system.rows, rank)
+    return _spec(findings, space, rank > 0, recorded)
 
 
-def _spec(findings: Findings, space: NullSpace, of_parameter: Tensor) -> SymmetrySpec:
+def _graph_of(
+    model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None
+) -> tuple[Graph, str]:
+    """The graph, and why it had to be recorded, if so."""
+    try:
+        return trace(model, inputs, keywords, known=RULES), ""
+    except Exception as failure:  # whatever torch.export has to say about a model that runs all the same
+        try:
+            graph = record(model, inputs, keywords)
+        except TraceError as error:
+            raise error from failure
+        first, *_ = str(failure).strip().splitlines() or [""]
+        return graph, f"{type(failure).__name__}: {first}"
+
+
+def _ranks(findings: Findings) -> Tensor:
+    """Which unknowns stay free: scales of units (0), then of a tensor's rows, columns, and buffers (3)."""
+    rank = torch.zeros(findings.system.count, dtype=torch.int64)
+    for name, form in findings.tensors.items():
+        for number, term in enumerate(form.terms):
+            rank[term[term > FIXED]] = 3 if name in findings.buffers else min(number + 1, 2)
+    return rank
+
+
+def _spec(findings: Findings, space: NullSpace, of_parameter: Tensor, recorded: str) -> SymmetrySpec:
     """Only the unknowns of the model's tensors, and the generators that move any of them."""
     mine = space.combination.chosen(of_parameter[space.combination.rows])
     used, _ = unique_values(mine.columns)
@@ -67,23 +96,42 @@ def _spec(findings: Findings, space: NullSpace, of_parameter: Tensor) -> Symmetr
         for name, form in findings.tensors.items()
     }
     return SymmetrySpec(
-        tensors,
-        dict(findings.aliases),
-        _names(findings, space.free[used]),
-        len(unknowns),
-        Sparse(scale[mine.rows], generator[mine.columns], mine.values),
-        {f"{name} in {place or 'the model'}": n for (name, place), n in findings.unknown.items()},
-        dict(findings.pinned),
-        {f"{name} in {place} (eps {eps:g})": n for (name, place, eps), n in findings.approximate.items()},
+        tensors=tensors,
+        aliases=dict(findings.aliases),
+        names=_names(findings, space.free[used]),
+        scales=len(unknowns),
+        exponents=Sparse(scale[mine.rows], generator[mine.columns], mine.values),
+        unknown={_located(*where): number for where, number in findings.unknown.items()},
+        pinned={_spoken(name): number for name, number in findings.pinned.items()},
+        approximate={
+            f"{_located(name, place)} (eps {eps:g})": number
+            for (name, place, eps), number in findings.approximate.items()
+        },
+        recorded=recorded,
     )
 
 
+def _located(operation: str, place: str) -> str:
+    return f"{_spoken(operation)} in {place or 'the model'}"
+
+
+def _spoken(operation: str) -> str:
+    """Name of an operation as users know it.
+
+    >>> _spoken("_native_batch_norm_legit_no_training"), _spoken("linear"), _spoken("_local_scalar_dense")
+    ('batch_norm', 'linear', 'item')
+    """
+    if operation == "_local_scalar_dense":
+        return "item"
+    return re.sub(r"^_*(native_)?(\w+?)(_legit\w*)?$", r"\2", operation)
+
+
 def _names(findings: Findings, free: Tensor) -> tuple[str, ...]:
-    """Where each generator's unit is: the operation that brought its unknown, and its number there."""
-    starts = torch.tensor([first for first, _ in findings.origins] or [0])
+    """Where each generator's unit is: the operation or tensor that brought its unknown, its number there."""
+    starts = torch.tensor([first for first, _ in findings.origins])
     which = torch.searchsorted(starts, free, right=True) - 1
     names: list[str] = []
-    for unknown, place in zip(map(int, free), map(int, which), strict=True):
-        start, words = findings.origins[place] if place >= 0 else (1, "parameter")
-        names.append(f"{words} [{unknown - start}]")
+    for unknown, place in zip(whole_numbers(free), whole_numbers(which), strict=True):
+        start, (module, operation) = findings.origins[place]
+        names.append(f"{module} {_spoken(operation)}".strip() + f" [{unknown - start}]")
     return tuple(names)

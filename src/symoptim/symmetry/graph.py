@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,21 @@ class Graph:
     mutated: tuple[tuple[str, Ref], ...]
     """Names of buffers, and their values afterwards."""
 
+    def in_order_of_use(self) -> list[Leaf]:
+        """Leaves that are used, in the order they first are, and what only comes out again behind them."""
+        first = {ref.index: len(self.operations) for ref in self.outputs}
+        for position, operation in reversed(list(enumerate(self.operations))):
+            arguments = tree_leaves((operation.arguments, dict(operation.keywords)))
+            first.update((one.index, position) for one in arguments if isinstance(one, Ref))
+        used = [leaf for leaf in self.leaves if leaf.index in first]
+        return sorted(used, key=lambda leaf: first[leaf.index])
+
     def users(self, index: int) -> Iterator[Operation]:
         """Operations that take a value."""
         return (operation for operation in self.operations if Ref(index) in operation.arguments)
+
+
+def name_of(function: Any) -> str:
+    """Name of an operation without its overload: ``linear`` of ``aten::linear.default``."""
+    schema = getattr(function, "_schema", None)
+    return schema.name.split("::")[1] if schema is not None else getattr(function, "__name__", str(function))

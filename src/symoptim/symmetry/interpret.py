@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
-from symoptim.symmetry.form import Form, anything, fixed
+from symoptim.symmetry.form import FIXED, Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.pointwise import NONLINEAR
@@ -28,10 +28,12 @@ class Findings:
 
     system: System
     tensors: dict[str, Form] = field(default_factory=dict[str, Form])
+    buffers: set[str] = field(default_factory=set[str])
+    """Those that are no parameters."""
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     """Other names of tied tensors, and the name they are listed by."""
-    origins: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """First unknown that each operation brought, and its place: for names of generators."""
+    origins: list[tuple[int, tuple[str, str]]] = field(default_factory=list[tuple[int, tuple[str, str]]])
+    """First unknown that each tensor or operation brought, its place and its name: for generators' names."""
     unknown: "Counter[tuple[str, str]]" = field(default_factory=lambda: Counter[tuple[str, str]]())
     """Operations nothing is known about, and their places."""
     pinned: "Counter[str]" = field(default_factory=lambda: Counter[str]())
@@ -55,10 +57,11 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     findings = Findings(System())
     values: dict[int, Value] = {}
     by_tensor: dict[int, str] = {}
-    for leaf in graph.leaves:
+    for leaf in graph.in_order_of_use():
+        findings.origins.append((findings.system.count, (leaf.name, "")))
         values[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
     for operation in graph.operations:
-        findings.origins.append((findings.system.count, f"{operation.place} {operation.name}".strip()))
+        findings.origins.append((findings.system.count, (operation.place, operation.name)))
         values[operation.index] = _result(findings, operation, values)
     _close(findings, graph, values)
     return findings
@@ -72,6 +75,7 @@ def _leaf(findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tenso
             findings.aliases[leaf.name] = first
         else:
             findings.tensors[leaf.name] = leaf_form(findings.system, graph, leaf, ansatz)
+            findings.buffers.update({leaf.name} if leaf.kind == "buffer" else ())
         return findings.tensors[first]
     zero = leaf.kind != "input" and tensor.numel() > 0 and not bool(tensor.any())
     return anything(tensor.shape) if zero else fixed(tensor.shape)
@@ -135,9 +139,11 @@ def _fits(result: Any, expected: Any) -> bool:
 
 
 def _pinned(findings: Findings, operation: Operation, arguments: Sequence[Any]) -> Value:
-    """Pin everything an operation touches, and say so."""
-    findings.unknown[operation.name, operation.place] += 1
-    for form in _forms(arguments):
+    """Pin everything an operation touches, and say so unless nothing of it could move anyway."""
+    touched = [findings.system.settle(form) for form in _forms(arguments)]
+    if any(bool((term > FIXED).any()) for form in touched for term in form.terms):
+        findings.unknown[operation.name, operation.place] += 1
+    for form in touched:
         findings.system.pin(form)
     result = operation.result
     if isinstance(result, Tensor):

@@ -3,7 +3,7 @@
 Nearly all equations of a network say ``x = 0``, ``x = y``, or name an unknown that occurs nowhere else (the
 scale of a weight's row or column). The first two merge unknowns; an equation of the third kind only says what
 that unknown is, and is put aside. These two steps repeat until nothing changes; what is left is small, and is
-eliminated row by row. Unknowns of parameters go first, so that scales of units stay free, which can be read.
+eliminated row by row. Which unknowns stay free can be asked for, so that generators can be read.
 """
 
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ class _Level(NamedTuple):
     entries: Sparse
 
 
-def null_space(count: int, equations: Sequence[tuple[tuple[float, ...], Tensor]], first: Tensor) -> NullSpace:
+def null_space(count: int, equations: Sequence[tuple[tuple[float, ...], Tensor]], rank: Tensor) -> NullSpace:
     """Solve homogeneous equations.
 
     Args:
         count: number of unknowns; unknown 0 is zero.
         equations: coefficients ``(t,)`` and ids ``(n, t)``, as :class:`.system.System` has them.
-        first: whether an unknown is rather to be expressed by others than to stay free, ``(count,)``.
+        rank: how much an unknown is rather to be expressed by others than to stay free, ``(count,)``.
 
     Returns:
         Free unknowns, and all unknowns in terms of them.
@@ -48,10 +48,10 @@ def null_space(count: int, equations: Sequence[tuple[tuple[float, ...], Tensor]]
     rows = _entries(equations)
     levels: list[_Level] = []
     while len(rows.rows):
-        label, rows = _merge(label, rows, count, first)
-        level, rows = _put_aside(_distinct(rows), count, first)
+        label, rows = _merge(label, rows, count, rank)
+        level, rows = _put_aside(_distinct(rows), count, rank)
         if level is None:
-            level, rows = _eliminate_one(rows, count, first)
+            level, rows = _eliminate_one(rows, count, rank)
         if level is not None:
             levels.append(level)
     return _composed(label, levels, count)
@@ -73,7 +73,7 @@ def _entries(equations: Sequence[tuple[tuple[float, ...], Tensor]]) -> Sparse:
     return Sparse(rows, columns, values)
 
 
-def _merge(label: Tensor, rows: Sparse, count: int, first: Tensor) -> tuple[Tensor, Sparse]:
+def _merge(label: Tensor, rows: Sparse, count: int, rank: Tensor) -> tuple[Tensor, Sparse]:
     """Merge unknowns that are equal, or zero, until no equation says so any more."""
     while True:
         rows = Sparse(rows.rows, label[rows.columns], rows.values)
@@ -91,7 +91,7 @@ def _merge(label: Tensor, rows: Sparse, count: int, first: Tensor) -> tuple[Tens
             return label, rows
         one = torch.cat([zero, rows.columns[pairs]])
         other = torch.cat([torch.full_like(zero, FIXED), rows.columns[pairs + 1]])
-        label = _joined(one, other, count, first)[label]
+        label = _joined(one, other, count, rank)[label]
 
 
 def _distinct(rows: Sparse) -> Sparse:
@@ -115,11 +115,9 @@ def _distinct(rows: Sparse) -> Sparse:
     return rows.chosen(keep[rows.rows])
 
 
-def _joined(one: Tensor, other: Tensor, count: int, first: Tensor) -> Tensor:
-    """Representative of every unknown, once these pairs are equal: zero, else rather not of a parameter."""
-    rank = torch.where(first, count, 0) + torch.arange(count)
-    rank[FIXED] = -1
-    order = rank.argsort()
+def _joined(one: Tensor, other: Tensor, count: int, rank: Tensor) -> Tensor:
+    """Representative of every unknown, once these pairs are equal: zero, else of the lowest rank."""
+    order = (rank * count + torch.arange(count)).index_fill(0, torch.tensor([FIXED]), -1).argsort()
     place = torch.empty_like(order)
     place[order] = torch.arange(count)
     one, other = place[one], place[other]
@@ -133,25 +131,25 @@ def _joined(one: Tensor, other: Tensor, count: int, first: Tensor) -> Tensor:
             best = best[best]
 
 
-def _put_aside(rows: Sparse, count: int, first: Tensor) -> tuple[_Level | None, Sparse]:
+def _put_aside(rows: Sparse, count: int, rank: Tensor) -> tuple[_Level | None, Sparse]:
     """Take out equations that name an unknown no other equation names: they only say what it is."""
     uses = torch.bincount(rows.columns, minlength=count)
     lonely = uses[rows.columns] == 1
     if not bool(lonely.any()):
         return None, rows
-    preferred = lonely & first[rows.columns]
-    named = rows.chosen(preferred if bool(preferred.any()) else lonely)
+    ranks = torch.where(lonely, rank[rows.columns], -1)
+    named = rows.chosen(ranks == ranks.max())
     once = torch.ones(len(named.rows), dtype=torch.bool)
-    once[1:] = named.rows[1:] != named.rows[:-1]  # one unknown per equation
+    once[:-1] = named.rows[:-1] != named.rows[1:]  # one unknown per equation: the last one
     return _expressed(rows, named.chosen(once))
 
 
-def _eliminate_one(rows: Sparse, count: int, first: Tensor) -> tuple[_Level | None, Sparse]:
+def _eliminate_one(rows: Sparse, count: int, rank: Tensor) -> tuple[_Level | None, Sparse]:
     """Express the unknown with the fewest uses by one of its equations, and put that into the others."""
     if not len(rows.rows):
         return None, rows
     uses = torch.bincount(rows.columns, minlength=count)[rows.columns]
-    where = (uses + torch.where(first[rows.columns], 0, 2 * len(rows.rows))).argmin()
+    where = (uses - rank[rows.columns] * 2 * len(rows.rows)).argmin()
     chosen = torch.arange(len(rows.rows)) == where
     mine = rows.rows == rows.rows[where]
     equation = rows.chosen(mine)

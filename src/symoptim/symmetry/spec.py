@@ -1,18 +1,25 @@
 """The group of rescalings of a model: what moves, by which exponent, along which generator.
 
 An element of the group is a vector of log-scales, one per generator. It multiplies every entry of every
-parameter and buffer by ``exp`` of a sum of *scales*, and scales are combinations of generators.
+parameter and buffer by ``exp`` of a sum of *scales*, and scales are combinations of generators. The group is
+commutative: ``-element`` is the inverse, ``one + other`` the composition, zeros the identity.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, SymmetryError
 from symoptim.symmetry.sparse import Sparse
+from symoptim.symmetry.state import require_movable, rescale_state_
 from symoptim.symmetry.tensors import model_tensors
+
+if TYPE_CHECKING:
+    from symoptim.symmetry.certify import Certificate
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +30,9 @@ class Moved:
     terms: tuple[Tensor, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class SymmetrySpec:
-    """Generators of the group; ``len`` is its dimension."""
+    """Generators of the group; ``len`` is its dimension, ``print`` shows what moves with what."""
 
     tensors: Mapping[str, Moved]
     aliases: Mapping[str, str]
@@ -42,9 +49,20 @@ class SymmetrySpec:
     """Operations whose arguments cannot scale, and how often."""
     approximate: Mapping[str, int]
     """Operations that are exact only up to a small constant."""
+    recorded: str = ""
+    """Why one real pass had to be watched, if the model could not be exported: holds for that way through."""
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def __repr__(self) -> str:
+        return f"<SymmetrySpec: {len(self)} rescalings of {len(self.tensors)} tensors>"
+
+    def __str__(self) -> str:
+        """Return a table: how many units of which layer, and what moves with them."""
+        from symoptim.symmetry.describe import text_of  # it is about this class
+
+        return text_of(self)
 
     def random(self, *, seed: int = 0, spread: float = 1.0) -> Tensor:
         """Log-scales of a random element, uniform in [-spread, spread]."""
@@ -113,17 +131,70 @@ class SymmetrySpec:
         return mask
 
     @torch.no_grad()
-    def rescale_(self, model: nn.Module, element: Tensor) -> nn.Module:
+    def rescale_(self, model: nn.Module, element: Tensor, *, optimizer: Optimizer | None = None) -> nn.Module:
         """Act with an element on a model, in place; its outputs stay what they were.
 
         Args:
             model: the one this was found on, or another of the same shapes.
             element: log-scales, one per generator.
+            optimizer: its state becomes what it had been, had the weights always been scaled so.
 
         Returns:
             The model.
+
+        Raises:
+            OptionError: the element has another size, or the optimizer's state cannot be moved.
+            SymmetryError: the model is another one.
+
+        >>> from symoptim.symmetry.discover import discover
+        >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+        >>> x = torch.rand(5, 3)
+        >>> spec, before = discover(model, (x,)), model(x)
+        >>> torch.allclose(spec.rescale_(model, spec.random(seed=1))(x), before, atol=1e-5)
+        True
         """
-        there = model_tensors(model)
-        for name, log_scale in self.log_scales(element).items():
+        there = self._tensors_of(model)
+        log_scales = self.log_scales(element)
+        if optimizer is not None:
+            require_movable(optimizer)
+            rescale_state_(optimizer, {there[name]: log_scale for name, log_scale in log_scales.items()})
+        for name, log_scale in log_scales.items():
             there[name].mul_(log_scale.exp().to(there[name]))
         return model
+
+    def _tensors_of(self, model: nn.Module) -> dict[str, Tensor]:
+        """The model's tensors, which must be those this group is about."""
+        there = model_tensors(model)
+        for name, moved in self.tensors.items():
+            found = tuple(there[name].shape) if name in there else None
+            if found != moved.shape:
+                has = "is not there" if found is None else f"has shape {found}"
+                raise SymmetryError(
+                    f"these are another model's symmetries: '{name}' must have shape {moved.shape}, and {has}"
+                )
+        return there
+
+    def certify(
+        self,
+        model: nn.Module,
+        example_inputs: tuple[Any, ...],
+        keywords: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> "Certificate":
+        """Try the group on a copy of its model: see :func:`.certify.certify`."""
+        from symoptim.symmetry.certify import certify  # it is about this class
+
+        return certify(self, model, example_inputs, keywords, **options)
+
+    def to_json(self) -> str:
+        """All of the group as text."""
+        from symoptim.symmetry.written import to_json  # it is about this class
+
+        return to_json(self)
+
+    @staticmethod
+    def from_json(text: str) -> "SymmetrySpec":
+        """A group from text that :meth:`to_json` wrote."""
+        from symoptim.symmetry.written import from_json  # it is about this class
+
+        return from_json(text)

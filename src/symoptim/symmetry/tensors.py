@@ -58,6 +58,16 @@ def unique_values(values: Tensor) -> tuple[Tensor, Tensor]:
     return different, which
 
 
+def whole_numbers(tensor: Tensor) -> list[int]:
+    """The values of an integer vector."""
+    return cast("list[int]", cast("Any", tensor).tolist())
+
+
+def different_values(tensor: Tensor) -> list[float]:
+    """The different values of a tensor, in order."""
+    return cast("list[float]", cast("Any", unique_values(tensor)[0]).tolist())
+
+
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by every name they have."""
     found: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))

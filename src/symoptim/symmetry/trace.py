@@ -16,7 +16,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
 from symoptim.symmetry.tensors import model_tensors
 
 KINDS: dict[InputKind, Kind] = {
@@ -61,12 +61,6 @@ def _needed(program: ExportedProgram, known: Container[str]) -> dict[Any, Any]:
     unknown = {target for target in unknown if name_of(target) not in known}
     table = torch.export.default_decompositions()
     return {target: table[target] for target in unknown if target in table}
-
-
-def name_of(function: Any) -> str:
-    """Name of an operation without its overload: ``linear`` of ``aten::linear.default``."""
-    schema = getattr(function, "_schema", None)
-    return schema.name.split("::")[1] if schema is not None else getattr(function, "__name__", str(function))
 
 
 def _graph(program: ExportedProgram, model: nn.Module) -> Graph:

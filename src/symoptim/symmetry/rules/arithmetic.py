@@ -93,11 +93,11 @@ def _square(context: Context, form: Form) -> Result:
 
 @rule("where")
 def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
-    chosen = context.system.same(_lifted(one), _lifted(other))
+    chosen = context.system.same(lifted(one), lifted(other))
     return context.system.same(chosen, anything(context.shape))  # only to have the shape of the result
 
 
-def _lifted(value: Any) -> Form:
+def lifted(value: Any) -> Form:
     """A tensor or a number as a form; zero and minus infinity fit any scale."""
     if isinstance(value, Form):
         return value
@@ -112,5 +112,5 @@ LARGE = 1e30
 def _masked_fill(context: Context, form: Form, mask: Form, value: Any) -> Result:
     if isinstance(value, int | float) and value <= -LARGE and form.shape == context.shape:
         return form  # minus infinity stays what it is, whatever is added to it
-    filled = context.system.same(context.system.settle(form), _lifted(value))
+    filled = context.system.same(context.system.settle(form), lifted(value))
     return Form(context.shape, filled.terms)

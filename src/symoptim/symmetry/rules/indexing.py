@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import ANYTHING, Deferred, Form, fixed
+from symoptim.symmetry.rules.arithmetic import lifted
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import move
 from symoptim.symmetry.tensors import squeezed
@@ -37,6 +38,11 @@ def _scatter(context: Context, form: Form, other: Form, *arguments: Any, **keywo
 @rule("copy")
 def _copy(context: Context, form: Form, other: Form, *_: Any) -> Result:
     return move(context.system.single(other), lambda ids: ids.expand(context.shape))
+
+
+@rule("fill")
+def _fill(context: Context, form: Form, value: Any) -> Result:
+    return move(lifted(value), lambda ids: ids.expand(context.shape))
 
 
 @rule("constant_pad_nd", "pad")

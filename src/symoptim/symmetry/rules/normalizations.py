@@ -71,7 +71,7 @@ def _rms_norm(
 
 
 @rule("group_norm")
-def _group_norm(
+def group_norm(
     context: Context,
     form: Form,
     groups: int,
@@ -79,12 +79,30 @@ def _group_norm(
     shift: Form | None = None,
     eps: float = 1e-5,
     *_: Any,
-) -> Result:
+) -> Form:
+    """Form of a group norm of ``(images, channels, ...)``."""
     count, channels = form.shape[:2]
     apart = move(form, lambda ids: ids.reshape(count, groups, channels // groups, *form.shape[2:]))
     context.system.const_along(apart, range(2, len(apart.shape)))
     _note(context, eps)
     return _affine(context, form.shape, gain, shift, len(form.shape) - 2)
+
+
+@rule("native_group_norm")
+def _group_norm_recorded(
+    context: Context,
+    form: Form,
+    gain: Form | None,
+    shift: Form | None,
+    count: int,
+    channels: int,
+    size: int,
+    groups: int,
+    eps: float,
+) -> Result:
+    _, mean, deviation = context.operation.result
+    result = group_norm(context, form, groups, gain, shift, eps)
+    return result, fixed(mean.shape), fixed(deviation.shape)
 
 
 @rule("instance_norm")
@@ -157,6 +175,19 @@ def _batch_norm_evaluation(
     result = system.combine(factors, form.shape)
     result = system.same(result, placed(shift)) if shift is not None else result
     return result, fixed((0,)), fixed((0,))
+
+
+@rule("native_batch_norm", sees_deferred=True)
+def _batch_norm_recorded(
+    context: Context, form: Form, gain: Form | None, shift: Form | None, *rest: Any
+) -> Result:
+    """As a recorded pass has it: both modes in one operation, which writes to the statistics unseen."""
+    mean, variance, training, momentum, eps = rest
+    if training:
+        found = _batch_norm_training(context, form, gain, shift, *rest)
+        return found[:3] if isinstance(found, tuple) else found
+    settled = context.system.settle(form)
+    return _batch_norm_evaluation(context, settled, gain, shift, mean, variance, momentum, eps)
 
 
 @rule("_weight_norm", "_weight_norm_interface")

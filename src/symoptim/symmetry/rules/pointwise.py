@@ -1,7 +1,8 @@
 """Operations on single elements: those that pass a positive scale through, and those that pin it."""
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -17,7 +18,7 @@ NONLINEAR = (
     "gelu silu sigmoid tanh exp log elu selu celu softplus softshrink hardshrink threshold hardtanh relu6 "
     "hardswish hardsigmoid mish sin cos erf log1p expm1 logsumexp logit cross_entropy_loss nll_loss "
     "nll_loss_forward nll_loss2d_forward log_softmax _log_softmax log_sigmoid atan asin acos sinh cosh "
-    "exp2 log2 round floor ceil mse_loss"
+    "exp2 log2 round floor ceil mse_loss _local_scalar_dense"
 ).split()
 # They see no scale at all: signs, shapes, and what is made from nothing.
 SCALE_FREE = (
@@ -48,9 +49,9 @@ def _nonlinear(context: Context, *arguments: Any, **keywords: Any) -> Result:
         if isinstance(argument, Form):
             context.system.pin(argument)
     result = context.operation.result
-    if isinstance(result, Tensor):
-        return fixed(result.shape)
-    return tuple(fixed(one.shape) for one in result)
+    if isinstance(result, list | tuple):
+        return tuple(fixed(one.shape) for one in cast("Sequence[Tensor]", result))
+    return fixed(result.shape if isinstance(result, Tensor) else ())  # a number that was looked at
 
 
 @rule(*SCALE_FREE)

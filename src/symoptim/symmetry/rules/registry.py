@@ -8,6 +8,7 @@ operation returns several tensors; None for what is no tensor). If it cannot tel
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from symoptim.symmetry.system import System
 
 Result = Form | tuple[Form | None, ...] | None
 Rule = Callable[..., Result]
+AnyRule = TypeVar("AnyRule", bound=Rule)
 
 
 class CannotTell(Exception):  # noqa: N818 - it is no error, and nobody outside sees it
@@ -54,10 +56,10 @@ SEES_DEFERRED: set[str] = set()
 """Operations whose rules look at what is put off themselves; for all others it is merged before."""
 
 
-def rule(*names: str, sees_deferred: bool = False) -> Callable[[Rule], Rule]:
+def rule(*names: str, sees_deferred: bool = False) -> Callable[[AnyRule], AnyRule]:
     """Register a rule for operations of these names."""
 
-    def register(function: Rule) -> Rule:
+    def register(function: AnyRule) -> AnyRule:
         for name in names:
             RULES[name] = function
         if sees_deferred:

@@ -1,0 +1,83 @@
+"""Rescale an optimizer's state along with the weights it belongs to.
+
+When a weight is multiplied by s its gradient is divided by s. So is a sum of gradients, and a sum of their
+squares is divided by s squared: what an optimizer has gathered becomes what it would have gathered at the
+rescaled weights.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from symoptim.errors import OptionError
+
+EXPONENTS = {
+    "momentum_buffer": -1,
+    "exp_avg": -1,
+    "exp_avg_sq": -2,
+    "max_exp_avg_sq": -2,
+    "exp_inf": -1,
+    "square_avg": -2,
+    "grad_avg": -1,
+    "sum": -2,
+    "ax": 1,
+    "master": 1,
+}
+"""Powers of the weight's scale by which state of torch's optimizers moves, by its name.
+
+Not Rprop's and Adadelta's: their sizes of steps begin at a number that knows nothing of the weights.
+"""
+NUMBERS = ("step", "eta", "mu", "mu_product")
+"""State that does not move."""
+
+
+def require_movable(optimizer: Optimizer) -> None:
+    """Refuse an optimizer whose state cannot be rescaled, before anything is.
+
+    Args:
+        optimizer: of the model.
+
+    Raises:
+        OptionError: a state has a name nothing is known of, or coordinates of its own.
+    """
+    name = type(optimizer).__name__
+    states: Iterable[tuple[Tensor, Mapping[str, Any]]] = optimizer.state.items()
+    own = {id(p) for group in optimizer.param_groups if _has_own(group) for p in group["params"]}
+    for parameter, state in states:
+        unknown = [key for key in state if key not in EXPONENTS and key not in NUMBERS]
+        if unknown:
+            known = ", ".join(EXPONENTS)
+            raise OptionError(
+                f"{name} has state '{unknown[0]}', and it is not known how that scales (known: {known}): "
+                "rescale the model before its optimizer is made"
+            )
+        if state and id(parameter) in own:
+            raise OptionError(
+                f"{name} keeps the state of filters in coordinates of their own, which do not move like "
+                "gradients: rescale the model before its optimizer is made"
+            )
+
+
+def _has_own(group: Mapping[str, Any]) -> bool:
+    return group.get("geometry", "plain") != "plain"
+
+
+@torch.no_grad()
+def rescale_state_(optimizer: Optimizer, log_scales: Mapping[Tensor, Tensor]) -> None:
+    """Move the state of parameters.
+
+    Args:
+        optimizer: its state is changed in place.
+        log_scales: of the parameters' entries, by parameter.
+    """
+    for parameter, log_scale in log_scales.items():
+        state: Mapping[str, Any] = optimizer.state.get(parameter, {})
+        exponents = EXPONENTS
+        if "square_avg" in state:  # RMSprop's momentum is of gradients over their size
+            exponents = {**EXPONENTS, "momentum_buffer": 0}
+        for key, value in state.items():
+            if isinstance(value, Tensor) and key in exponents:
+                value.mul_((exponents[key] * log_scale).exp().to(value))
