@@ -12,14 +12,18 @@ if TYPE_CHECKING:
     from symoptim.optim.sgd import UnitNormSGD as UnitNormSGD
     from symoptim.routing import Role as Role
     from symoptim.schedules.bold_driver import BoldDriver as BoldDriver
+    from symoptim.symmetry.discover import discover as discover
+    from symoptim.symmetry.spec import SymmetrySpec as SymmetrySpec
 
 __version__ = "0.1.0"
 __all__ = [
     "BoldDriver",
     "Role",
     "ScaledSGD",
+    "SymmetrySpec",
     "UnitNormSGD",
     "balance_",
+    "discover",
     "invariant",
     "models",
     "param_groups",
@@ -30,8 +34,10 @@ _HOMES = {
     "BoldDriver": "symoptim.schedules.bold_driver",
     "Role": "symoptim.routing",
     "ScaledSGD": "symoptim.optim.sgd",
+    "SymmetrySpec": "symoptim.symmetry.spec",
     "UnitNormSGD": "symoptim.optim.sgd",
     "balance_": "symoptim.models.balance",
+    "discover": "symoptim.symmetry.discover",
     "invariant": "symoptim.optim.invariant",
     "param_groups": "symoptim.optim.groups",
 }

@@ -56,13 +56,18 @@ def axes_of(geometry: Geometry, axis: int, dimensions: int) -> Axes:
     return filter_axes(dimensions, 1 - axis if geometry == "columns" else axis)
 
 
-def route(model: nn.Module, overrides: Mapping[str, Geometry | Role] | None = None) -> list[Routed]:
+def route(
+    model: nn.Module,
+    overrides: Mapping[str, Geometry | Role] | None = None,
+    found: Mapping[str, Role] | None = None,
+) -> list[Routed]:
     """Give every parameter of ``model`` its role, each parameter exactly once.
 
     Args:
         model: the network; lazy modules must have seen an input.
         overrides: role by name of a module (for the weights under it) or of a parameter; the longest
             matching name wins.
+        found: roles by name of a parameter that are known better than by the type of its layer.
 
     Returns:
         All parameters in the model's order.
@@ -70,8 +75,8 @@ def route(model: nn.Module, overrides: Mapping[str, Geometry | Role] | None = No
     Raises:
         OptionError: an override names nothing, or the model has no parameters.
     """
-    overrides = overrides or {}
-    uses = list(_uses(model))
+    overrides, found = overrides or {}, found or {}
+    uses = [(name, parameter, found.get(name, role)) for name, parameter, role in _uses(model)]
     _require_known(overrides, model)
     if not uses:
         raise OptionError(f"{type(model).__name__} has no parameters to optimize")

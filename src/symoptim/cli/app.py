@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from symoptim import __version__
+from symoptim.cli.discover import discover
 from symoptim.cli.report import report
 from symoptim.cli.reproduce import reproduce
 
@@ -15,6 +16,7 @@ app = typer.Typer(
 )
 app.add_typer(reproduce, name="reproduce")
 app.command(epilog="Example: symoptim report results/mnist-quick")(report)
+app.command(epilog="Example: symoptim discover symoptim.models:SegNet --input 1,3,64,64 --certify")(discover)
 
 
 def _show_version(asked: bool) -> None:

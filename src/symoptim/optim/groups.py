@@ -5,8 +5,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from symoptim.errors import SymmetryError
 from symoptim.optim.checks import labeled
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, route
+from symoptim.symmetry.discover import discover
+from symoptim.symmetry.roles import roles_from
 
 
 class ParameterGroups(list[dict[str, Any]]):
@@ -48,9 +51,12 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 
 
 def param_groups(
-    model: nn.Module, *, overrides: Mapping[str, Geometry | Role] | None = None
+    model: nn.Module,
+    *,
+    example_inputs: tuple[Any, ...] | None = None,
+    overrides: Mapping[str, Geometry | Role] | None = None,
 ) -> ParameterGroups:
-    """Sort the parameters of ``model`` into groups by layer type.
+    """Sort the parameters of ``model`` into groups by layer type, or by its symmetries.
 
     Filters of hidden linear and convolution layers become ``rows`` (``axis`` 1 for transposed
     convolutions), the last linear map or 1x1 convolution ``columns``, everything else (biases, norms,
@@ -58,12 +64,15 @@ def param_groups(
     frozen ones included.
 
     *Last* means registered last in the model, which need not be the last one used; where it is not, and
-    where there are several heads, say so in ``overrides``.
+    where there are several heads, say so in ``overrides``, or give ``example_inputs``: then the symmetries
+    of the model are found and certified, weights whose outputs rescale become ``rows``, those of which only
+    inputs do ``columns``, home-made matrices included, and the rest is ``plain``.
     *Tied weights* appear once, under all their names; where their uses ask for different geometries
     (an embedding tied to the output map, say) they are plain, unless an override of one name decides.
 
     Args:
         model: the network.
+        example_inputs: positional arguments of a call.
         overrides: geometry by name of a module (for all weights under it with two axes or more) or of a
             single parameter, or a :class:`symoptim.Role` to give the axis too; the longest name wins.
 
@@ -73,6 +82,8 @@ def param_groups(
 
     Raises:
         OptionError: the model has no parameters, or an override names nothing in it.
+        SymmetryError: what was found on the example inputs did not pass its certificate.
+        TraceError: the model cannot be traced.
 
     >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2, bias=False))
     >>> print(param_groups(model))
@@ -81,8 +92,24 @@ def param_groups(
     0.weight   8x4    rows      0     Linear filters
     0.bias     8      plain           bias
     2.weight   2x8    columns   0     last Linear registered
+    >>> import torch
+    >>> print(param_groups(model, example_inputs=(torch.rand(5, 4),)))
+    parameter  shape  geometry  axis  because
+    ---------------------------------------------------------
+    0.weight   8x4    rows      0     its outputs rescale
+    0.bias     8      plain           bias
+    2.weight   2x8    columns   0     only its inputs rescale
     """
-    return ParameterGroups(route(model, overrides))
+    if example_inputs is None:
+        return ParameterGroups(route(model, overrides))
+    spec = discover(model, example_inputs)
+    certificate = spec.certify(model, example_inputs)
+    if not certificate.holds:
+        raise SymmetryError(
+            f"the symmetries that were found are none ({certificate}): go by layer type instead"
+        )
+    found = roles_from(spec, model, route(model))
+    return ParameterGroups(route(model, overrides, found))
 
 
 def _group(routed: list[Routed], geometry: Geometry, axis: int) -> dict[str, Any]:

@@ -83,9 +83,37 @@ def _axis(mask: Tensor) -> int | None:
     return None
 
 
+FEW = 12  # kinds that are shown as they are
+
+
+def table_of(spec: SymmetrySpec) -> list[KindOfUnit]:
+    """All kinds; of a deep network those that differ by numbers in names only are one, numbers as ``*``."""
+    found = kinds(spec)
+    if len(found) <= FEW:
+        return found
+    alike: dict[tuple[str, tuple[str, ...]], list[KindOfUnit]] = {}
+    for kind in found:
+        key = (_starred(kind.place), tuple(str(_without_numbers(one)) for one in kind.slices))
+        alike.setdefault(key, []).append(kind)
+    return [same[0] if len(same) == 1 else _together(same) for same in alike.values()]
+
+
+def _together(same: list[KindOfUnit]) -> KindOfUnit:
+    slices = tuple(map(_without_numbers, same[0].slices))
+    return KindOfUnit(_starred(same[0].place), sum(kind.number for kind in same), slices)
+
+
+def _without_numbers(one: Slice) -> Slice:
+    return one._replace(tensor=_starred(one.tensor))
+
+
+def _starred(name: str) -> str:
+    return re.sub(r"\b\d+\b", "*", name)
+
+
 def text_of(spec: SymmetrySpec) -> str:
     """The group as a table, and what was not looked through."""
-    rows = [(str(kind.number), kind.place, ", ".join(map(str, kind.slices))) for kind in kinds(spec)]
+    rows = [(str(kind.number), kind.place, ", ".join(map(str, kind.slices))) for kind in table_of(spec)]
     width = [max((len(row[k]) for row in rows), default=0) for k in range(2)]
     lines = [f"{len(spec)} rescalings"]
     lines += [f"{count:>{width[0]}}  {place:<{width[1]}}  {moved}" for count, place, moved in rows]

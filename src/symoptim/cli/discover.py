@@ -1,0 +1,98 @@
+"""``symoptim discover``: the rescalings of any model, from the command line."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from rich.console import Console
+from rich.table import Table
+from typer import Argument, Option
+
+from symoptim.cli.report import tell_written
+
+if TYPE_CHECKING:
+    from symoptim.symmetry.spec import SymmetrySpec
+
+Factory = Annotated[
+    str, Argument(metavar="MODULE:FACTORY", help="What makes the model: a function in a module or .py file.")
+]
+Inputs = Annotated[
+    list[str] | None,
+    Option(
+        "--input",
+        help="Shape of an input, 2,3,224,224; of tokens, 2,16:50257 (integers below). Repeat for several.",
+    ),
+]
+Mode = Annotated[
+    Literal["as-made", "training", "evaluation"], Option(help="Batch normalization differs between them.")
+]
+Json = Annotated[Path | None, Option("--json", help="Write the whole group there.")]
+Certified = Annotated[bool, Option("--certify", help="Rescale at random in float64 and compare outputs.")]
+AsMappings = Annotated[bool, Option("--mappings", help="Print what AWQ and SmoothQuant want to be told.")]
+Drawing = Annotated[Path | None, Option("--out", help="Draw the network and its rescalings, an SVG file.")]
+
+
+def discover(
+    factory: Factory,
+    inputs: Inputs = None,
+    mode: Mode = "as-made",
+    json_path: Json = None,
+    certify: Certified = False,
+    mappings: AsMappings = False,
+    out: Drawing = None,
+) -> None:
+    """Find every rescaling of a model's weights that leaves its outputs as they are.
+
+    The factory takes no arguments and returns the model, or the model and a tuple of inputs.
+    """
+    from symoptim.cli.models import load_model  # they need torch, which takes a second
+    from symoptim.symmetry.discover import discover as find
+
+    console, progress = Console(), Console(stderr=True)
+    with progress.status("making the model"):
+        model, arguments = load_model(factory, inputs or [])
+        if mode != "as-made":
+            model.train(mode == "training")
+    with progress.status("looking for symmetries"):
+        spec = find(model, arguments)
+    show(console, spec)
+    failed = False
+    if certify:
+        with progress.status("certifying"):
+            certificate = spec.certify(model, arguments)
+        console.print(f"certificate {certificate}", highlight=False)
+        failed = not certificate.holds
+    if mappings:
+        _show_mappings(console, spec)
+    _write(console, spec, json_path, out)
+    if failed:
+        raise SystemExit(1)
+
+
+def show(console: Console, spec: "SymmetrySpec") -> None:
+    """Print the kinds of units, and what was pinned and why."""
+    from symoptim.symmetry.describe import remarks, table_of
+
+    table = Table("units", "where", "what moves with each", title=f"{len(spec)} rescalings")
+    for kind in table_of(spec):
+        table.add_row(str(kind.number), kind.place, "\n".join(map(str, kind.slices)))
+    console.print(table, markup=False)
+    for remark in remarks(spec):
+        console.print(remark, highlight=False, markup=False)
+
+
+def _show_mappings(console: Console, spec: "SymmetrySpec") -> None:
+    from symoptim.symmetry.mappings import as_yaml, mappings
+
+    # As it is, without wrapping: it is to be copied.
+    console.print(as_yaml(mappings(spec)), highlight=False, markup=False, soft_wrap=True)
+
+
+def _write(console: Console, spec: "SymmetrySpec", json_path: Path | None, out: Path | None) -> None:
+    from symoptim.symmetry.drawing import draw
+
+    texts = {json_path: spec.to_json, out: lambda: draw(spec)}
+    paths = [path for path in (json_path, out) if path is not None]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(texts[path](), encoding="utf-8")
+    tell_written(console, paths)
