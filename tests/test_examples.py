@@ -20,6 +20,14 @@ def test_digits_learns() -> None:
     assert max(errors) < 0.15
 
 
+def test_symmetries_are_found_certified_and_drawn_as_in_the_documentation(tmp_path: Path) -> None:
+    output = run("discover.py", str(tmp_path / "picture.svg"))
+    assert output.startswith("105 rescalings\n")
+    assert "\nholds: " in output
+    committed = EXAMPLES.parent / "docs" / "transformer.svg"
+    assert (tmp_path / "picture.svg").read_text() == committed.read_text()
+
+
 def test_ensemble_learns() -> None:
     output = run("ensemble.py")
     errors = dict(re.findall(r"(\S+): test error (0\.\d{4})", output))

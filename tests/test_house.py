@@ -13,6 +13,7 @@ import pytest
 
 import symoptim
 from symoptim.report.write import write_report
+from symoptim.symmetry.rules import registry
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "symoptim"
@@ -131,13 +132,30 @@ def test_the_wheel_holds_the_package_and_imports(tmp_path: Path) -> None:
     assert not list(installed.glob("tests*"))
 
 
+def code_in(text: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
 def readme_code() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    return code_in((ROOT / "README.md").read_text())
 
 
 @pytest.mark.parametrize("index", range(len(readme_code())))
 def test_code_in_the_readme_runs(index: int) -> None:
     exec(compile("\n".join(readme_code()[: index + 1]), "README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.name)
+def test_code_in_the_documentation_runs_and_prints_what_it_says(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r'@rule\("(\w+)"\)', text):  # what a page adds does not stay
+        monkeypatch.setitem(registry.RULES, name, None)
+        monkeypatch.delitem(registry.RULES, name)
+    exec(compile("\n".join(code_in(text)), page.name, "exec"), {})
+    printed = capsys.readouterr().out.split("True")[0]
+    assert printed in text
 
 
 def test_the_table_in_the_readme_is_what_is_printed() -> None:

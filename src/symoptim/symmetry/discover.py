@@ -1,5 +1,6 @@
 """``discover``: from a model and an example input to the group of its rescalings."""
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -115,6 +116,7 @@ def _located(operation: str, place: str) -> str:
     return f"{_spoken(operation)} in {place or 'the model'}"
 
 
+@functools.cache
 def _spoken(operation: str) -> str:
     """Name of an operation as users know it.
 
