@@ -158,10 +158,11 @@ def test_code_in_the_documentation_runs_and_prints_what_it_says(
     assert printed in text
 
 
-def test_the_table_in_the_readme_is_what_is_printed() -> None:
+def test_the_tables_in_the_readme_are_what_is_printed() -> None:
     names: dict[str, object] = {}
-    exec(compile(readme_code()[0], "README.md", "exec"), names)
-    assert f"```\n{names['groups']}\n```" in (ROOT / "README.md").read_text()
+    exec(compile("\n".join(readme_code()[:2]), "README.md", "exec"), names)
+    for shown in ("groups", "spec"):
+        assert f"```\n{names[shown]}\n```" in (ROOT / "README.md").read_text()
 
 
 def test_pictures_and_links_of_the_readme_exist() -> None:
