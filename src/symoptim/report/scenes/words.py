@@ -52,8 +52,15 @@ def _best(summary: SceneSummary) -> list[str]:
 
 
 def _comparison(ours: Sequence[UpdateResult], rival: UpdateResult) -> str:
-    """The paper's updates, which coincide here and count as one, against the rival."""
-    sample = [score for result in ours for score in result.mean_ious]
+    """The paper's updates, which coincide here and count as one, against the rival.
+
+    In one repeat they start from the same weights and see the same images, so that both are one observation.
+    """
+    by_repeat: dict[int, list[float]] = {}
+    for result in ours:
+        for run, score in zip(result.runs, result.mean_ious, strict=True):
+            by_repeat.setdefault(run.labels["repeat"], []).append(score)
+    sample = [statistics.fmean(scores) for scores in by_repeat.values()]
     names = " and ".join(result.title for result in ours)
     gap = statistics.fmean(sample) - rival.mean
     words = f"{names} ({statistics.fmean(sample):.3f}) {'are' if len(ours) > 1 else 'is'} {abs(gap):.3f} "
@@ -64,7 +71,7 @@ def _comparison(ours: Sequence[UpdateResult], rival: UpdateResult) -> str:
     if math.isnan(found.low):
         return f"{words}; runs do not vary, so no test can tell"
     close, is_close = compare_with_margin(sample, rival.mean_ious, MARGIN)
-    verdict = f"not told apart by {len(sample)} and {len(rival.test)} runs"
+    verdict = f"not told apart by {len(sample)} and {len(rival.test)} repeats"
     if found.p < SIGNIFICANT:
         verdict = "more than chance"
     elif is_close and close.p < SIGNIFICANT:
