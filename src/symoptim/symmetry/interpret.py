@@ -55,11 +55,16 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     findings = Findings(System())
     values: dict[int, Value] = {}
     by_tensor: dict[int, str] = {}
+    constants: dict[int, Tensor] = {}
     for leaf in graph.leaves:
         values[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
+        if leaf.kind != "input" and not leaf.tensor.is_floating_point():
+            constants[leaf.index] = leaf.tensor
     for operation in graph.operations:
         findings.origins.append((findings.system.count, f"{operation.place} {operation.name}".strip()))
-        values[operation.index] = _result(findings, operation, values)
+        values[operation.index] = _result(findings, operation, values, constants)
+        if operation.name == "clone" and operation.arguments[0].index in constants:
+            constants[operation.index] = constants[operation.arguments[0].index]
     _close(findings, graph, values)
     return findings
 
@@ -77,7 +82,9 @@ def _leaf(findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tenso
     return anything(tensor.shape) if zero else fixed(tensor.shape)
 
 
-def _result(findings: Findings, operation: Operation, values: dict[int, Value]) -> Value:
+def _result(
+    findings: Findings, operation: Operation, values: dict[int, Value], constants: dict[int, Tensor]
+) -> Value:
     def look_up(argument: Any) -> Any:
         if isinstance(argument, Ref):
             value = values[argument.index]
@@ -93,7 +100,7 @@ def _result(findings: Findings, operation: Operation, values: dict[int, Value]) 
         return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
-    context = Context(findings.system, operation)
+    context = Context(findings.system, operation, constants)
     result = _judged(context, arguments, keywords)
     if result is None and operation.result is not None:
         result = _pinned(findings, operation, [*arguments, *keywords.values()])

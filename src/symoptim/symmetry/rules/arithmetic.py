@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from symoptim.symmetry.form import Deferred, Form, anything, fixed
-from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
+from symoptim.symmetry.rules.registry import Context, Result, rule
 from symoptim.symmetry.system import Exponent
 from symoptim.symmetry.tensors import aligned
 
@@ -43,6 +43,14 @@ def _maximum(context: Context, one: Form, other: Form) -> Result:
     return context.system.same(one, other)
 
 
+def pinned(context: Context, *arguments: Any) -> Form:
+    """Form of what is made of arguments that cannot scale."""
+    for argument in arguments:
+        if isinstance(argument, Form):
+            context.system.pin(argument)
+    return fixed(context.shape)
+
+
 @rule("mul", sees_deferred=True)
 def _mul(context: Context, one: Any, other: Any) -> Result:
     return _product(context, (one, 1), (other, 1))
@@ -51,7 +59,7 @@ def _mul(context: Context, one: Any, other: Any) -> Result:
 @rule("div", "true_divide", sees_deferred=True)
 def _div(context: Context, one: Any, other: Any, **keywords: Any) -> Result:
     if keywords.get("rounding_mode"):
-        raise CannotTell
+        return pinned(context, one, other)
     return _product(context, (one, 1), (other, -1))
 
 
@@ -66,7 +74,7 @@ def _product(context: Context, *factors: tuple[Any, Exponent]) -> Form:
 @rule("pow")
 def _pow(context: Context, base: Any, exponent: Any) -> Result:
     if not isinstance(base, Form) or not isinstance(exponent, int | float):
-        raise CannotTell
+        return pinned(context, base, exponent)
     power = Fraction(exponent).limit_denominator(LARGEST_DENOMINATOR)
     return context.system.combine([(base, power)], context.shape)
 
@@ -93,11 +101,11 @@ def _square(context: Context, form: Form) -> Result:
 
 @rule("where")
 def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
-    chosen = context.system.same(_lifted(one), _lifted(other))
+    chosen = context.system.same(lifted(one), lifted(other))
     return context.system.same(chosen, anything(context.shape))  # only to have the shape of the result
 
 
-def _lifted(value: Any) -> Form:
+def lifted(value: Any) -> Form:
     """A tensor or a number as a form; zero and minus infinity fit any scale."""
     if isinstance(value, Form):
         return value
@@ -112,5 +120,5 @@ LARGE = 1e30
 def _masked_fill(context: Context, form: Form, mask: Form, value: Any) -> Result:
     if isinstance(value, int | float) and value <= -LARGE and form.shape == context.shape:
         return form  # minus infinity stays what it is, whatever is added to it
-    filled = context.system.same(context.system.settle(form), _lifted(value))
+    filled = context.system.same(context.system.settle(form), lifted(value))
     return Form(context.shape, filled.terms)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from symoptim.symmetry.form import Deferred, Form
 from symoptim.symmetry.rules.arithmetic import plus
-from symoptim.symmetry.rules.registry import Context, Result, rule
+from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import System, move
 from symoptim.symmetry.tensors import aligned, broadcast_shape, squeezed
 
@@ -67,6 +67,18 @@ def _matmul(context: Context, one: Form, other: Form) -> Result:
 @rule("addmm", "baddbmm")
 def _addmm(context: Context, added: Form, one: Form, other: Form, **_: Any) -> Result:
     return plus(context, contract(context.system, one, other), added)
+
+
+@rule("_grouped_mm", "grouped_mm", "grouped_mm_fallback")
+def _grouped(context: Context, inputs: Form, weights: Form, *rest: Any, **keywords: Any) -> Result:
+    """Rows ``(s, k)`` times the matrix, of ``(e, k, o)``, of whichever expert has them."""
+    if len(inputs.shape) != 2 or len(weights.shape) != 3:
+        raise CannotTell
+    bias = keywords.get("bias", rest[1] if len(rest) > 1 else None)
+    if bias is not None:
+        raise CannotTell
+    tied = move(context.system.const_along(weights, [0]), lambda ids: ids.squeeze(0))
+    return contract(context.system, inputs, tied)
 
 
 @rule("linear")

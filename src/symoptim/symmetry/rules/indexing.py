@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import ANYTHING, Deferred, Form, fixed
+from symoptim.symmetry.rules.arithmetic import lifted
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import move
-from symoptim.symmetry.tensors import squeezed
+from symoptim.symmetry.tensors import broadcast_shape, squeezed
 
 
 @rule("cat", "concat", "concatenate")
@@ -71,13 +72,43 @@ def _embedding(context: Context, weight: Form, places: Form, *_: Any, **__: Any)
     return Form(shape, _trailing(row, shape, 1), factors=factors)
 
 
-@rule("index")
-def _index(context: Context, form: Form, places: Sequence[Form | None]) -> Result:
+def _looked_up(form: Form, places: Sequence[Form | None], shape: Sequence[int]) -> list[int]:
+    """Axes that are looked up, if each by a tensor of integers; ``shape`` is that of the result."""
     axes = [axis for axis, place in enumerate(places) if place is not None]
-    if axes != list(range(len(axes))):
-        raise CannotTell
+    found = broadcast_shape(*(place.shape for place in places if place is not None))
+    if len(shape) != len(form.shape) - len(axes) + len(found):
+        raise CannotTell  # a mask stands for several axes
+    return axes
+
+
+def _first(axes: Sequence[int]) -> int:
+    """Where axes of the result of a look-up begin: torch puts them in front if they are not neighbors."""
+    return axes[0] if list(axes) == list(range(axes[0], axes[-1] + 1)) else 0
+
+
+@rule("index", "_unsafe_index")
+def _index(context: Context, form: Form, places: Sequence[Form | None]) -> Result:
+    axes = _looked_up(form, places, context.shape)
+    known = [context.constant(place) for place in context.operation.arguments[1]]
+    if all((one is None) == (place is None) for one, place in zip(known, places, strict=True)):
+        return move(form, lambda ids: torch.ops.aten.index(ids, known))
     tied = context.system.const_along(form, axes)
-    return Form(context.shape, _trailing(tied, context.shape, len(form.shape) - len(axes)))
+    new, first = len(context.shape) - len(form.shape) + len(axes), _first(axes)
+
+    def placed(term: Tensor) -> Tensor:
+        kept = [size for axis, size in enumerate(term.shape) if axis not in axes]
+        return term.reshape([*kept[:first], *[1] * new, *kept[first:]])
+
+    return Form(context.shape, tuple(map(placed, tied.terms)))
+
+
+@rule("index_select", sees_deferred=True)
+def _index_select(context: Context, form: Form, axis: int, places: Form) -> Result:
+    known = context.constant(context.operation.arguments[2])
+    if known is not None:
+        return move(form, lambda ids: ids.index_select(axis, known))
+    tied = context.system.const_along(context.system.settle(form), [axis])
+    return Form(context.shape, tied.terms)
 
 
 def _trailing(tied: Form, shape: tuple[int, ...], kept: int) -> tuple[Tensor, ...]:
@@ -107,9 +138,11 @@ def _index_put(
     accumulate: bool = False,
     *_: Any,
 ) -> Result:
-    axes = [axis for axis, place in enumerate(places) if place is not None]
-    if axes != list(range(len(axes))):
+    if any(place is None for place in places):
         raise CannotTell
+    # A mask covers as many axes as it has, a tensor of integers only one: too many equations are no harm.
+    covered = sum(max(1, len(place.shape)) for place in places if place is not None)
+    axes = range(min(covered, len(form.shape)))
     system = context.system
     tied = system.const_along(form, axes)
     kept = len(form.shape) - len(axes)
@@ -124,10 +157,11 @@ def _index_put(
 def _scattered(
     context: Context, form: Form, axis: int, places: Form, values: Any, *_: Any, **__: Any
 ) -> Result:
-    if not isinstance(values, Form):
-        raise CannotTell
     system = context.system
-    tied, written = system.const_along(form, [axis]), system.const_along(values, [axis])
+    tied = system.const_along(form, [axis])
+    if not isinstance(values, Form):
+        return Form(form.shape, system.same(tied, lifted(values)).terms)
+    written = system.const_along(values, [axis])
     if any(
         term.shape[other] > 1
         for term in written.terms

@@ -12,7 +12,7 @@ from symoptim.symmetry.system import move
 WHOLE = (
     "permute transpose t unsqueeze squeeze expand slice select diagonal unfold flip roll repeat "
     "repeat_interleave movedim narrow pixel_shuffle pixel_unshuffle channel_shuffle flatten unflatten "
-    "swapaxes tile numpy_T mT mH broadcast_to index_select"
+    "swapaxes tile numpy_T mT mH broadcast_to"
 ).split()
 PARTS = ("split", "split_with_sizes", "unbind", "chunk", "tensor_split")
 

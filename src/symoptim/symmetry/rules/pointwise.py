@@ -17,7 +17,7 @@ NONLINEAR = (
     "gelu silu sigmoid tanh exp log elu selu celu softplus softshrink hardshrink threshold hardtanh relu6 "
     "hardswish hardsigmoid mish sin cos erf log1p expm1 logsumexp logit cross_entropy_loss nll_loss "
     "nll_loss_forward nll_loss2d_forward log_softmax _log_softmax log_sigmoid atan asin acos sinh cosh "
-    "exp2 log2 round floor ceil mse_loss"
+    "exp2 log2 round floor ceil mse_loss floor_divide remainder fmod histc bincount searchsorted bucketize"
 ).split()
 # They see no scale at all: signs, shapes, and what is made from nothing.
 SCALE_FREE = (
