@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
-from symoptim.symmetry.form import Form, anything, fixed
+from symoptim.symmetry.form import FIXED, Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.pointwise import NONLINEAR
@@ -71,7 +71,9 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
 
 def _leaf(findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tensor: dict[int, str]) -> Form:
     tensor = leaf.tensor
-    if leaf.kind in ("parameter", "buffer") and tensor.is_floating_point():
+    # A buffer that is not used now may be used another time: it stays what it is.
+    moves = leaf.kind == "parameter" or (leaf.kind == "buffer" and any(graph.users(leaf.index)))
+    if moves and tensor.is_floating_point():
         first = by_tensor.setdefault(id(tensor), leaf.name)
         if first != leaf.name:
             findings.aliases[leaf.name] = first
@@ -108,7 +110,19 @@ def _result(
         findings.pinned[operation.name] += 1
     for constant in context.approximations:
         findings.approximate[operation.name, operation.place, constant] += 1
-    return result
+    return _rounded(findings.system, result, operation.result)
+
+
+def _rounded(system: System, value: Value, expected: Any) -> Value:
+    """The same, with integers pinned: whatever rule made them, they were rounded."""
+    if isinstance(value, tuple):
+        return tuple(_rounded(system, one, other) for one, other in zip(value, expected, strict=True))
+    if not isinstance(value, Form) or not isinstance(expected, Tensor):
+        return value
+    if expected.is_floating_point() or expected.is_complex():
+        return value
+    moves = not value.is_settled or any(bool((term > FIXED).any()) for term in value.terms)
+    return system.pin(value) if moves else value
 
 
 def _judged(context: Context, arguments: Sequence[Any], keywords: dict[str, Any]) -> Result:

@@ -108,6 +108,18 @@ class System:
             rest += self._tied(moving, sorted(reduced))
         return self.single(Form(shape, tuple(rest)))
 
+    def const_each(self, form: Form, axes: Sequence[int]) -> Form:
+        """The same for every term by itself, which is more than enough; terms stay apart.
+
+        Of a stack of matrices no more is lost than by :meth:`const_along`, for index 0 of their columns is
+        fixed; and rows and columns do not become an unknown for each entry.
+        """
+        parts = [self.const_along(Form(form.shape, (term,)), axes) for term in form.terms]
+        shape = tuple(
+            1 if axis in {a % len(form.shape) for a in axes} else n for axis, n in enumerate(form.shape)
+        )
+        return Form(shape, tuple(term for part in parts for term in part.terms))
+
     def _tied(self, terms: Sequence[Tensor], reduced: Sequence[int]) -> list[Tensor]:
         """Require that the sum of terms does not vary along axes; the terms at one place of them."""
         together = stacked(terms)

@@ -77,7 +77,7 @@ def _grouped(context: Context, inputs: Form, weights: Form, *rest: Any, **keywor
     bias = keywords.get("bias", rest[1] if len(rest) > 1 else None)
     if bias is not None:
         raise CannotTell
-    tied = move(context.system.const_along(weights, [0]), lambda ids: ids.squeeze(0))
+    tied = move(context.system.const_each(weights, [0]), lambda ids: ids.squeeze(0))
     return contract(context.system, inputs, tied)
 
 

@@ -1,23 +1,41 @@
 """Joining, cutting and looking up: where elements go is known, or their scale may not depend on it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from symoptim.symmetry.form import ANYTHING, Deferred, Form, fixed
+from symoptim.symmetry.form import ANYTHING, Deferred, Form, anything, fixed
 from symoptim.symmetry.rules.arithmetic import lifted
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import move
 from symoptim.symmetry.tensors import broadcast_shape, squeezed
 
 
-@rule("cat", "concat", "concatenate")
+@rule("cat", "concat", "concatenate", sees_deferred=True)
 def _cat(context: Context, forms: Sequence[Form], axis: int = 0) -> Result:
     there = [form for form in forms if form.shape != (0,)]  # torch lets empty ones pass
-    return _joined(context, torch.cat([context.system.single(form).ids() for form in there], dim=axis))
+
+    def joined(parts: Sequence[Form]) -> Form:
+        return _joined(context, torch.cat([context.system.single(part).ids() for part in parts], dim=axis))
+
+    def alone(number: int, part: Deferred, others: Callable[[Sequence[int]], Form]) -> Deferred:
+        """What is put off in one of them, of which the others have nothing."""
+        spread = [torch.full(form.shape, -1) for form in there]
+        spread[number] = part.spread.expand(there[number].shape)
+        forms = [others(form.shape) for form in there]
+        return Deferred(
+            squeezed(torch.cat(spread, dim=axis)),
+            lambda: joined([*forms[:number], part.merge(), *forms[number + 1 :]]),
+        )
+
+    addends = [alone(k, part, anything) for k, form in enumerate(there) for part in form.addends]
+    factors = [alone(k, part, fixed) for k, form in enumerate(there) for part in form.factors]
+    bare = joined([form.bare() for form in there])
+    return replace(bare, addends=tuple(addends), factors=tuple(factors))
 
 
 @rule("stack")
@@ -92,7 +110,7 @@ def _index(context: Context, form: Form, places: Sequence[Form | None]) -> Resul
     known = [context.constant(place) for place in context.operation.arguments[1]]
     if all((one is None) == (place is None) for one, place in zip(known, places, strict=True)):
         return move(form, lambda ids: torch.ops.aten.index(ids, known))
-    tied = context.system.const_along(form, axes)
+    tied = context.system.const_each(form, axes)
     new, first = len(context.shape) - len(form.shape) + len(axes), _first(axes)
 
     def placed(term: Tensor) -> Tensor:
