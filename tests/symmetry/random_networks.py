@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - as everybody does
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -33,7 +33,9 @@ class Value:
 class Network(nn.Module):
     """A network that runs lines of code; ``p`` are its parameters, ``s`` and ``v`` buffers (v positive)."""
 
-    def __init__(self, lines: Sequence[str], results: Sequence[str], leaves: dict[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, lines: Sequence[str], results: Sequence[str], leaves: dict[str, tuple[int, ...]]
+    ) -> None:
         super().__init__()
         self.lines, self.results = [*lines, f"result = ({', '.join(results)},)"], results
         self.leaves = leaves
@@ -127,7 +129,9 @@ class Writer:
         """Write a line; raises what torch raises."""
         result = eval(code, dict(self.running))
         results = result if isinstance(result, tuple | list) else [result]
-        if not all(isinstance(one, Tensor) and 0 < one.numel() <= LARGEST and one.dim() < 5 for one in results):
+        if not all(
+            isinstance(one, Tensor) and 0 < one.numel() <= LARGEST and one.dim() < 5 for one in results
+        ):
             raise ValueError("not wanted")
         if not all(bool(one.isfinite().all()) for one in results):
             raise ValueError("not finite")
@@ -141,13 +145,13 @@ class Writer:
 Line = Callable[[Writer, Value], str]
 
 
-def each(*templates: str) -> list[Line]:
-    """Lines that need nothing but ``x``, an axis of it, and ``y``, which has its shape."""
+def each(templates: str) -> list[Line]:
+    """Lines that need nothing but ``x``, an axis ``a`` of it, and ``y``, which has its shape."""
 
     def line(template: str) -> Line:
         return lambda w, x: template.format(x=x, a=w.axis(x), y=w.any_value(like=x.shape))
 
-    return [line(template) for template in templates]
+    return [line(template) for template in templates.split()]
 
 
 def convolution(w: Writer, x: Value) -> str:
@@ -239,18 +243,22 @@ OPERATIONS: dict[str, list[Line]] = {
     "batch norm": [batch_norm] * 2,
     "normalization": [normalization] * 2,
     "activation": each(
-        *"F.relu({x}) F.relu({x}) F.relu({x}) F.leaky_relu({x}) F.leaky_relu({x},-0.5) {x}.abs() {x}.tanh()".split(),
-        *"F.gelu({x}) F.silu({x}) {x}.sign() {x}.neg() F.relu6({x}) {x}.floor() F.glu({x},{a})".split(),
-        *"{x}.clamp(min=0) {x}.clamp(0,6) {x}.clamp(min={y}) {x}.square() {x}**3 {x}**0 {x}.abs().sqrt()".split(),
-        *"{x}.long().double() {x}.abs()**1.234567 F.softmax({x},{a}) ({x}>0).double() torch.logsumexp({x},{a})".split(),
+        """
+        F.relu({x}) F.relu({x}) F.relu({x}) F.leaky_relu({x}) F.leaky_relu({x},-0.5) {x}.abs() {x}.tanh()
+        F.gelu({x}) F.silu({x}) {x}.sign() {x}.neg() F.relu6({x}) {x}.floor() F.glu({x},{a})
+        {x}.clamp(min=0) {x}.clamp(0,6) {x}.clamp(min={y}) {x}.square() {x}**3 {x}**0 {x}.abs().sqrt()
+        {x}.long().double() {x}.abs()**1.234567 F.softmax({x},{a}) ({x}>0).double() torch.logsumexp({x},{a})
+        """
     ),
     "prelu": [lambda w, x: f"F.prelu({x}, {w.weight(x.shape[1])})"],
     "two values": each(
-        *"{x}+{y} {x}+{y} {x}-{y} torch.add({x},{y},alpha=0.5) {x}*{y} {x}/{y} torch.maximum({x},{y})".split(),
-        *"torch.addcmul({x},{y},{y}) torch.lerp({x},{y},0.3) torch.hypot({x},{y}) ({x}==0)*{y} {x}*0+{y}".split(),
-        *"torch.cat([{x},{y}],{a}) torch.stack([{x},{y}]) torch.cat([{x},torch.zeros_like({x})],{a})".split(),
+        """
+        {x}+{y} {x}+{y} {x}-{y} torch.add({x},{y},alpha=0.5) {x}*{y} {x}/{y} torch.maximum({x},{y})
+        torch.addcmul({x},{y},{y}) torch.lerp({x},{y},0.3) torch.hypot({x},{y}) ({x}==0)*{y} {x}*0+{y}
+        torch.cat([{x},{y}],{a}) torch.stack([{x},{y}]) torch.cat([{x},torch.zeros_like({x})],{a})
+        """
     ),
-    "a number": each(*"{x}*2 {x}+0 {x}+1 1-{x} {x}/3 2/{x} {x}*-1".split()),
+    "a number": each("{x}*2 {x}+0 {x}+1 1-{x} {x}/3 2/{x} {x}*-1"),
     "broadcast": [
         lambda w, x: f"{x} {w.one_of('+', '+', '-', '*', '/')} {w.weight(x.shape[-1])}",
         lambda w, x: f"{x} {w.one_of('+', '*')} {w.weight(*x.shape[:1], *[1] * (len(x.shape) - 1))}",
@@ -258,22 +266,30 @@ OPERATIONS: dict[str, list[Line]] = {
         lambda w, x: f"{x} + {w.weight()}",
     ],
     "pool": each(
-        *"F.max_pool1d({x},2,1) F.max_pool2d({x},2,1,padding=1) F.avg_pool1d({x},2) F.avg_pool2d({x},2)".split(),
-        *"F.adaptive_avg_pool1d({x},2) F.adaptive_max_pool2d({x},1) F.max_pool1d({x},2,ceil_mode=True)".split(),
-        *"F.interpolate({x},scale_factor=2,mode='nearest') F.lp_pool1d({x},2,2) F.pixel_shuffle({x},2)".split(),
-        "F.max_unpool2d(*F.max_pool2d({x},2,1,return_indices=True),2,1)",
+        """
+        F.max_pool1d({x},2,1) F.max_pool2d({x},2,1,padding=1) F.avg_pool1d({x},2) F.avg_pool2d({x},2)
+        F.adaptive_avg_pool1d({x},2) F.adaptive_max_pool2d({x},1) F.max_pool1d({x},2,ceil_mode=True)
+        F.interpolate({x},scale_factor=2,mode='nearest') F.lp_pool1d({x},2,2) F.pixel_shuffle({x},2)
+        F.max_unpool2d(*F.max_pool2d({x},2,1,return_indices=True),2,1)
+        """
     ),
     "shape": each(
-        *"{x}.flatten(1) {x}.transpose({a},-1) {x}.flip({a}) {x}.roll(1,{a}) {x}.unsqueeze({a}) {x}.chunk(2,{a})".split(),
-        *"{x}.reshape(-1,2) {x}.unbind({a}) {x}.repeat_interleave(2,{a}) {x}.narrow({a},0,2) {x}[...,1:]".split(),
-        *"{x}.split(1,{a}) {x}.diagonal(dim1=-2,dim2=-1) {x}.permute(*reversed(range({x}.dim()))) {x}.mT".split(),
-        *"{x}.expand(2,*{x}.shape) {x}.repeat(2,*[1]*({x}.dim()-1)) {x}.unfold({a},2,1) {x}.tril() {x}.squeeze()".split(),
+        """
+        {x}.flatten(1) {x}.transpose({a},-1) {x}.flip({a}) {x}.roll(1,{a}) {x}.unsqueeze({a})
+        {x}.chunk(2,{a}) {x}.reshape(-1,2) {x}.unbind({a}) {x}.repeat_interleave(2,{a}) {x}.narrow({a},0,2)
+        {x}[...,1:] {x}.split(1,{a}) {x}.diagonal(dim1=-2,dim2=-1) {x}.permute(*reversed(range({x}.dim())))
+        {x}.mT {x}.expand(2,*{x}.shape) {x}.repeat(2,*[1]*({x}.dim()-1)) {x}.unfold({a},2,1) {x}.tril()
+        {x}.squeeze()
+        """
     ),
     "reduction": each(
-        *"{x}.sum({a}) {x}.mean({a},keepdim=True) {x}.amax({a}) {x}.var({a}) {x}.std({a},keepdim=True)".split(),
-        *"{x}.norm(dim={a}) {x}.norm(1,dim={a}) {x}.norm(math.inf) {x}.sum() {x}.mean((0,-1)) {x}.max({a})[0]".split(),
-        *"{x}.cumsum({a}) {x}.sort({a})[0] {x}.topk(2,{a})[0] {x}.prod({a}) {x}.cumprod({a}) {x}.median({a})[0]".split(),
-        *"{x}.argmax({a}).double() {x}.cummax({a})[0] {x}-{x}.mean({a},keepdim=True) torch.std_mean({x},{a})".split(),
+        """
+        {x}.sum({a}) {x}.mean({a},keepdim=True) {x}.amax({a}) {x}.var({a}) {x}.std({a},keepdim=True)
+        {x}.norm(dim={a}) {x}.norm(1,dim={a}) {x}.norm(math.inf) {x}.sum() {x}.mean((0,-1)) {x}.max({a})[0]
+        {x}.cumsum({a}) {x}.sort({a})[0] {x}.topk(2,{a})[0] {x}.prod({a}) {x}.cumprod({a})
+        {x}.median({a})[0] {x}.argmax({a}).double() {x}.cummax({a})[0] {x}-{x}.mean({a},keepdim=True)
+        torch.std_mean({x},{a})
+        """
     ),
     "attention": [attention] * 2,
     "fill": [fill],
@@ -281,28 +297,42 @@ OPERATIONS: dict[str, list[Line]] = {
     "contraction": [contraction],
     "tokens": [lambda w, x: f"F.embedding(tokens, {w.weight(5, x.shape[-1])})"],
     "in place": each(
-        *"{x}.clone().add_({y}) {x}.clone().mul_({y}) torch.zeros_like({x}).add_({y}) {x}.clone().clamp_(min=0)".split(),
-        "torch.slice_scatter({x},{y}[:1],0,0,1)",
-        "torch.select_scatter({x},{y}[0],0,0)",
+        """
+        {x}.clone().add_({y}) {x}.clone().mul_({y}) torch.zeros_like({x}).add_({y})
+        {x}.clone().clamp_(min=0) torch.slice_scatter({x},{y}[:1],0,0,1)
+        torch.select_scatter({x},{y}[0],0,0) [z:={x}.clone(),z[...,:1].copy_({y}[...,:1])][0]
+        [z:={x}.clone(),z[1:].mul_(2).add_({y}[1:])][0] [z:=torch.zeros_like({x}),z[:1].add_({x}[1:])][0]
+        """
     ),
     "unknown": each(
-        *"torch.fft.fft({x}).real {x}.sin() torch.linalg.inv({x}@{x}.mT) torch.as_strided({x},(2,),(1,)) {x}.renorm(2,0,1)".split()
+        """
+        torch.fft.fft({x}).real {x}.sin() torch.linalg.inv({x}@{x}.mT) torch.as_strided({x},(2,),(1,))
+        {x}.renorm(2,0,1)
+        """
     ),
 }
 
 
+LAYERS = [linear, linear, convolution, contraction]
+
+
 @st.composite
-def networks(draw: st.DrawFn, most: int = 8) -> tuple[Network, str]:
-    """A network and the kind of its input."""
+def networks(
+    draw: st.DrawFn, names: Sequence[str] = tuple(OPERATIONS), *, most: int = 5
+) -> tuple[Network, str]:
+    """A network and the kind of its input: a layer whose units may scale, lines of these kinds, a layer."""
     kind = draw(st.sampled_from(sorted(INPUTS)))
     writer = Writer(draw, *arguments_of(kind, 0))
-    for name in draw(st.lists(st.sampled_from(sorted(OPERATIONS)), min_size=3, max_size=most)):
+    lines = [line for name in names for line in OPERATIONS[name]]
+    lines += LAYERS * (len(lines) // 16 + 1)
+    between = draw(st.lists(st.sampled_from(lines), min_size=1, max_size=most))
+    for line in [draw(st.sampled_from(LAYERS)), *between, draw(st.sampled_from(LAYERS))]:
         try:
-            writer.add(writer.one_of(*OPERATIONS[name])(writer, writer.any_value()))
+            writer.add(line(writer, writer.any_value()))
         except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
             continue
     results = [writer.values[-1].name]
-    if draw(st.sampled_from([False, False, True])):
+    if draw(st.sampled_from([False, False, False, True])):
         results.append(writer.any_value().name)
     code = "\n".join([*writer.lines, *results])
     used = {name: shape for name, shape in writer.leaves.items() if re.search(rf"\b{name}\b", code)}

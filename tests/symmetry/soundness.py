@@ -54,7 +54,9 @@ def changes(spec: SymmetrySpec, model: nn.Module, arguments: Sequence[Any], *, e
         for one, plain in ((model, before), (rescaled, after)):
             for other in (1, 2):
                 felt = difference(plain, outputs(nudged(one, other), arguments))
-                rounding = [torch.maximum(a, b.max()) if b.numel() else a for a, b in zip(rounding, felt, strict=True)]
+                rounding = [
+                    torch.maximum(a, b.max()) if b.numel() else a for a, b in zip(rounding, felt, strict=True)
+                ]
         for old, change, noise in zip(before, difference(before, after), rounding, strict=True):
             size = old.nan_to_num(0.0, 0.0, 0.0).abs().max() if old.numel() else 0.0
             if bool((change > RELATIVE * size + MAGNIFIED * noise + 1e-300).any()):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - as everybody does
 from torch import Tensor, nn
 
 from symmetry.soundness import changes
@@ -60,9 +60,7 @@ CASES: dict[str, Callable[[Any, Tensor], Any]] = {
     "zeros clamped by a small number are not zero": lambda m, x: (
         (hidden(m, x) / torch.zeros(5, 4).double().clamp(min=1e-5)) @ m.p1
     ),
-    "a small number may be multiplied": lambda m, x: (
-        torch.add(hidden(m, x), 1e-5, alpha=1e5) @ m.p1
-    ),
+    "a small number may be multiplied": lambda m, x: torch.add(hidden(m, x), 1e-5, alpha=1e5) @ m.p1,
     "a variance of zeros leaves the eps": lambda m, x: F.batch_norm(
         hidden(m, x), torch.zeros(4).double(), torch.zeros(4).double()
     ),
@@ -74,7 +72,7 @@ CASES: dict[str, Callable[[Any, Tensor], Any]] = {
     "minus infinity": lambda m, x: F.relu(hidden(m, x).masked_fill(x > 0, -math.inf)) @ m.p1,
     "a cast to integers": lambda m, x: (hidden(m, x) * 10).long().double() @ m.p1,
     "a cast to truth values": lambda m, x: hidden(m, x).bool().double() @ m.p1,
-    "a sum of integers": lambda m, x: (hidden(m, x) * 10).sum(0, dtype=torch.long).double() @ m.p1,
+    "a sum of integers": lambda m, x: (hidden(m, x) * 10).detach().sum(0, dtype=torch.long).double() @ m.p1,
     "bits of another type": lambda m, x: hidden(m, x).view(torch.int64).double() @ m.p1,
     "bits of another floating type": lambda m, x: (
         hidden(m, x).half().view(torch.bfloat16).double().nan_to_num(0).clamp(-1, 1) @ m.p1
@@ -104,11 +102,11 @@ CASES: dict[str, Callable[[Any, Tensor], Any]] = {
     "logsumexp": lambda m, x: hidden(m, x).logsumexp(0) @ m.p1,
     "equality": lambda m, x: (hidden(m, x) == m.p1[0]).double() + hidden(m, x) @ m.p1,
     "comparison of equals": lambda m, x: torch.where(hidden(m, x) > m.p1[0], 1.0, 0.0),
-    "scatter that multiplies": lambda m, x: (
-        hidden(m, x).scatter(0, torch.zeros(1, 4, dtype=torch.long), m.p1[:1], reduce="multiply")
+    "scatter that multiplies": lambda m, x: hidden(m, x).scatter(
+        0, torch.zeros(1, 4, dtype=torch.long), m.p1[:1], reduce="multiply"
     ),
-    "scatter that reduces": lambda m, x: (
-        hidden(m, x).scatter_reduce(0, torch.zeros(1, 4, dtype=torch.long), m.p1[:1], "prod")
+    "scatter that reduces": lambda m, x: hidden(m, x).scatter_reduce(
+        0, torch.zeros(1, 4, dtype=torch.long), m.p1[:1], "prod"
     ),
     "scatter of a number": lambda m, x: (
         hidden(m, x).scatter(0, torch.zeros(1, 4, dtype=torch.long), 1.0) @ m.p1
@@ -122,29 +120,31 @@ CASES: dict[str, Callable[[Any, Tensor], Any]] = {
     "a mask of two axes": lambda m, x: m.p0[torch.eye(4, dtype=torch.bool)] * (x @ m.p1),
     "a mask of one axis": lambda m, x: x @ m.p0[torch.tensor([True, False, True, True])].sum(0) * m.p1.sum(),
     "a computed gain of a layer norm": lambda m, x: (
-        F.layer_norm(x @ m.p0, (4,), m.p1[0] + m.p1[1, 1], m.p1[2]) @ m.p1
+        F.layer_norm(x @ m.p0, (4,), m.p1[0] + m.p1[1, 1], m.p1[2], 1e-30) @ m.p1
     ),
     "a computed shift of a layer norm": lambda m, x: (
-        F.layer_norm(x @ m.p0, (4,), m.p1[0], m.p1[2] + m.p1[3, 3]) @ m.p0
+        F.layer_norm(x @ m.p0, (4,), m.p1[0], m.p1[2] + m.p1[3, 3], 1e-30) @ m.p0
     ),
-    "a computed gain of an rms norm": lambda m, x: F.rms_norm(x, (4,), m.p1[0] + m.p1[1, 1]) @ m.p0,
-    "a computed gain of a batch norm": lambda m, x: (
-        F.batch_norm(x @ m.p0, None, None, m.p1[0] + m.p1[1, 1], m.p1[2] + m.p1[3, 3], training=True)
+    "a computed gain of an rms norm": lambda m, x: F.rms_norm(x, (4,), m.p1[0] + m.p1[1, 1], 1e-30) @ m.p0,
+    "a computed gain of a batch norm": lambda m, x: F.batch_norm(
+        x @ m.p0, None, None, m.p1[0] + m.p1[1, 1], m.p1[2] + m.p1[3, 3], training=True, eps=1e-30
     ),
-    "the mean a layer norm returns": lambda m, x: torch.native_layer_norm(x @ m.p0, (4,), None, None, 1e-30)[1],
-    "the deviation a layer norm returns": lambda m, x: (
-        torch.native_layer_norm(x @ m.p0, (4,), None, None, 1e-30)[2]
-    ),
-    "the mean a batch norm returns": lambda m, x: (
-        torch.native_batch_norm(x @ m.p0 + m.p1[0], None, None, None, None, True, 0.1, 1e-30)[1]
-    ),
-    "the deviation a batch norm returns": lambda m, x: (
-        torch.native_batch_norm(x @ m.p0 + m.p1[0], None, None, None, None, True, 0.1, 1e-30)[2]
-    ),
+    "the mean a layer norm returns": lambda m, x: torch.native_layer_norm(x @ m.p0, (4,), None, None, 1e-30)[
+        1
+    ],
+    "the deviation a layer norm returns": lambda m, x: torch.native_layer_norm(
+        x @ m.p0, (4,), None, None, 1e-30
+    )[2],
+    "the mean a batch norm returns": lambda m, x: torch.native_batch_norm(
+        x @ m.p0 + m.p1[0], None, None, None, None, True, 0.1, 1e-30
+    )[1],
+    "the deviation a batch norm returns": lambda m, x: torch.native_batch_norm(
+        x @ m.p0 + m.p1[0], None, None, None, None, True, 0.1, 1e-30
+    )[2],
     "the norms a weight norm returns": lambda m, x: torch._weight_norm_interface(m.p0, m.p1[:, :1], 0)[1],
     "weight norm of all": lambda m, x: x @ torch._weight_norm(m.p0, m.p1[0, 0], -1),
     "weight norm of columns": lambda m, x: x @ torch._weight_norm(m.p0, m.p1[:1], 1),
-    "group norm without places": lambda m, x: F.group_norm(x @ m.p0, 2, m.p1[0], m.p1[1]),
+    "group norm without places": lambda m, x: F.group_norm(x @ m.p0, 2, m.p1[0], m.p1[1], 1e-30),
     "outputs in a dictionary": lambda m, x: {"a": hidden(m, x) @ m.p1, "b": None, "c": x, "d": m.p0},
     "nothing but a parameter": lambda m, x: m.p0,
     "nothing but the input": lambda m, x: x,
@@ -157,9 +157,9 @@ CASES: dict[str, Callable[[Any, Tensor], Any]] = {
     "addmm with factors": lambda m, x: torch.addmm(m.p1[0], x, m.p0, beta=0, alpha=2) @ m.p1,
     "sums by a factor of zero": lambda m, x: torch.add(x @ m.p0, m.p1[0], alpha=0) @ m.p1,
     "without gradients": lambda m, x: without_gradients(m, x) @ m.p1,
-    "a branch by data": lambda m, x: torch.cond(
-        (m.p0.sum() > 0.5), lambda x: x.sin(), lambda x: x.cos(), (hidden(m, x),)
-    ) @ m.p1,
+    "a branch by data": lambda m, x: (
+        torch.cond((m.p0.sum() > 0.5), lambda x: x.sin(), lambda x: x.cos(), (hidden(m, x),)) @ m.p1
+    ),
     "topk": lambda m, x: hidden(m, x).topk(2, 1)[0] @ m.p1[:2],
     "sort": lambda m, x: hidden(m, x).sort(dim=0, stable=True, descending=True)[0] @ m.p1,
     "places of the largest": lambda m, x: F.one_hot(hidden(m, x).argmax(1), 4).double() @ m.p1,
@@ -175,3 +175,150 @@ def without_gradients(m: Any, x: Tensor) -> Tensor:
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_found_is_true(name: str) -> None:
     sound(Function(CASES[name], *HIDDEN))
+
+
+class Views(nn.Module):
+    """Two parameters that share memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        base = torch.randn(4, 4, dtype=torch.float64)
+        self.whole, self.rows = nn.Parameter(base), nn.Parameter(base[1:3])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x @ self.whole) @ self.rows.t()
+
+
+class Shared(nn.Module):
+    """Two parameters, not one, of the very same memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.randn(4, 4, dtype=torch.float64))
+        self.other = nn.Parameter(self.one.data)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x @ self.one) @ self.other
+
+
+class Neighbors(Views):
+    """Parameters that are parts of one piece of memory, but share none of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        base = torch.randn(8, 4, dtype=torch.float64)
+        self.whole, self.rows = nn.Parameter(base[:4]), nn.Parameter(base[4:])
+
+
+class Repeated(nn.Module):
+    """A parameter whose entries are the same number in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.randn(1, 4, dtype=torch.float64).expand(4, 4))
+        self.other = nn.Parameter(torch.randn(4, 2, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x @ self.one) @ self.other
+
+
+class Looked(nn.Module):
+    """Looks at the statistics that batch normalization has just written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4, eps=1e-30)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y = self.norm(self.linear(x))
+        return y, self.norm.running_mean, self.norm.running_var
+
+
+def batch_norms() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(4, 4),
+        nn.BatchNorm1d(4, eps=1e-30, affine=False),
+        nn.Linear(4, 4),
+        nn.BatchNorm1d(4, eps=1e-30, track_running_stats=False),
+    )
+
+
+def instance_norms() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv1d(5, 4, 1),
+        nn.InstanceNorm1d(4, eps=1e-30, affine=True, track_running_stats=True),
+        nn.Conv1d(4, 2, 1),
+        nn.InstanceNorm1d(2, eps=1e-30),
+    )
+
+
+class Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(5, 4, mode="mean")
+        self.bounded = nn.Embedding(5, 4, max_norm=0.5, padding_idx=0)
+        self.head = nn.Linear(4, 5, bias=False)
+        self.table = nn.Embedding(5, 4, padding_idx=1)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.bag(tokens)[:, None] + self.bounded(tokens) * self.table(tokens))
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
+    "parameters that share memory": (Views, 0),
+    "parameters of the same memory": (Shared, 0),
+    "parameters side by side": (Neighbors, 4),
+    "a parameter that repeats itself": (Repeated, None),
+    "statistics that are looked at": (Looked, None),
+    "batch norms": (batch_norms, None),
+    "batch norms in evaluation": (lambda: batch_norms().eval(), None),
+    "unused parameters": (lambda: Function(lambda m, x: x * m.p0, (), (3,), (2, 3), (0, 3), (2, 3, 0)), 7),
+    "a parameter without entries": (lambda: Function(lambda m, x: F.linear(x, m.p0), (0, 4)), 0),
+    "integers as parameters": (
+        lambda: Function(lambda m, x: (x + m.zeros) @ m.p0, (4, 4), zeros=torch.zeros(4, dtype=torch.long)),
+        0,
+    ),
+    "a buffer that is zero now": (
+        lambda: Function(
+            lambda m, x: (hidden(m, x) + m.zeros) @ m.p1, *HIDDEN, zeros=torch.zeros(4, dtype=torch.int32)
+        ),
+        0,
+    ),
+    "a floating buffer that is zero now": (
+        lambda: Function(
+            lambda m, x: (hidden(m, x) + m.zeros) @ m.p1, *HIDDEN, zeros=torch.zeros(4).double()
+        ),
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_found_in_a_model_is_true(name: str) -> None:
+    make, dimension = MODELS[name]
+    spec = sound(make().double())
+    assert dimension is None or len(spec) == dimension
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tables_of_tokens() -> None:
+    sound(Bags().double(), (torch.randint(5, (3, 2)),))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("training", [True, False])
+def test_instance_norms(training: bool) -> None:
+    images = torch.randn(2, 5, 3, dtype=torch.float64)
+    sound(instance_norms().double().train(training), (images,))
+
+
+@pytest.mark.parametrize("function", ["relu", "linear", "add"])
+def test_an_operation_of_somebody_else_is_not_torchs_of_the_same_name(function: str) -> None:
+    library = torch.library.Library("somebody", "FRAGMENT")
+    library.define(f"{function}(Tensor x, Tensor y) -> Tensor")
+    library.impl(function, lambda x, y: (x + y).tanh(), "CompositeExplicitAutograd")
+    odd = getattr(torch.ops.somebody, function)
+    model = Function(lambda m, x: odd(F.relu(x @ m.p0), F.relu(x @ m.p0)) @ m.p1, *HIDDEN)
+    assert len(sound(model)) == 0

@@ -74,10 +74,12 @@ def _embedding(context: Context, weight: Form, places: Form, *_: Any, **__: Any)
 @rule("index")
 def _index(context: Context, form: Form, places: Sequence[Form | None]) -> Result:
     axes = [axis for axis, place in enumerate(places) if place is not None]
-    if axes != list(range(len(axes))):
-        raise CannotTell
+    places_axes = max(len(place.shape) for place in places if place is not None)
+    kept = len(form.shape) - len(axes)
+    if axes != list(range(len(axes))) or len(context.shape) != places_axes + kept:
+        raise CannotTell  # a mask may stand for several axes
     tied = context.system.const_along(form, axes)
-    return Form(context.shape, _trailing(tied, context.shape, len(form.shape) - len(axes)))
+    return Form(context.shape, _trailing(tied, context.shape, kept))
 
 
 def _trailing(tied: Form, shape: tuple[int, ...], kept: int) -> tuple[Tensor, ...]:
@@ -108,8 +110,8 @@ def _index_put(
     *_: Any,
 ) -> Result:
     axes = [axis for axis, place in enumerate(places) if place is not None]
-    if axes != list(range(len(axes))):
-        raise CannotTell
+    if axes != list(range(len(axes))) or any(place is not None and len(place.shape) != 1 for place in places):
+        raise CannotTell  # a mask may stand for several axes
     system = context.system
     tied = system.const_along(form, axes)
     kept = len(form.shape) - len(axes)
@@ -122,7 +124,7 @@ def _index_put(
 
 @rule("scatter_add", "index_add", "scatter", "index_copy")
 def _scattered(
-    context: Context, form: Form, axis: int, places: Form, values: Any, *_: Any, **__: Any
+    context: Context, form: Form, axis: int, places: Form, values: Any, alpha: float = 1
 ) -> Result:
     if not isinstance(values, Form):
         raise CannotTell
