@@ -4,6 +4,7 @@ An operation without a rule, a rule that cannot tell or fails, a result of the w
 operation touches is pinned. More equations can only make the group smaller, so nothing false is ever found.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,14 @@ from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
 from symoptim.symmetry.form import FIXED, Form, anything, fixed
-from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
+from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.pointwise import NONLINEAR
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, CannotTell, Context, Result
 from symoptim.symmetry.system import System
 
+MOVING: tuple[Kind, ...] = ("parameter", "buffer")
 Value = Form | tuple[Any, ...] | None
 
 
@@ -52,10 +55,13 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     Returns:
         What was found.
     """
-    findings = Findings(System())
+    findings = Findings(System(), origins=[(1, "parameter")])
     values: dict[int, Value] = {}
-    by_tensor: dict[int, str] = {}
     constants: dict[int, Tensor] = {}
+    # Tensors that may not be scaled have no name from the beginning.
+    by_tensor: dict[int, str | None] = dict.fromkeys(
+        sharing(leaf.tensor for leaf in graph.leaves if leaf.kind in MOVING)
+    )
     for leaf in graph.leaves:
         values[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
         if leaf.kind != "input" and not leaf.tensor.is_floating_point():
@@ -69,18 +75,23 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     return findings
 
 
-def _leaf(findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tensor: dict[int, str]) -> Form:
+def _leaf(
+    findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tensor: dict[int, str | None]
+) -> Form:
     tensor = leaf.tensor
     # A buffer that is not used now may be used another time: it stays what it is.
     moves = leaf.kind == "parameter" or (leaf.kind == "buffer" and any(graph.users(leaf.index)))
     if moves and tensor.is_floating_point():
         first = by_tensor.setdefault(id(tensor), leaf.name)
+        if first is None:
+            return fixed(tensor.shape)
         if first != leaf.name:
             findings.aliases[leaf.name] = first
         else:
             findings.tensors[leaf.name] = leaf_form(findings.system, graph, leaf, ansatz)
         return findings.tensors[first]
-    zero = leaf.kind != "input" and tensor.numel() > 0 and not bool(tensor.any())
+    # A buffer that is zero now may be something else tomorrow.
+    zero = leaf.kind == "constant" and tensor.numel() > 0 and not bool(tensor.any())
     return anything(tensor.shape) if zero else fixed(tensor.shape)
 
 
@@ -89,54 +100,44 @@ def _result(
 ) -> Value:
     def look_up(argument: Any) -> Any:
         if isinstance(argument, Ref):
-            value = values[argument.index]
+            value = values.get(argument.index)  # what is no tensor is some number
             if isinstance(value, Form) and operation.name not in SEES_DEFERRED:
                 return findings.system.settle(value)
-            return value
+            return math.nan if value is None else value
         if isinstance(argument, list | tuple):
             return [look_up(one) for one in argument]  # pyright: ignore[reportUnknownVariableType]
         return argument
 
     if operation.name == "getitem":
-        whole = values[operation.arguments[0].index]
+        whole = values.get(operation.arguments[0].index)
         return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
     context = Context(findings.system, operation, constants)
     result = _judged(context, arguments, keywords)
-    if result is None and operation.result is not None:
+    if result is None and (operation.result is not None or operation.name not in RULES):
         result = _pinned(findings, operation, [*arguments, *keywords.values()])
     if operation.name in NONLINEAR:
         findings.pinned[operation.name] += 1
     for constant in context.approximations:
         findings.approximate[operation.name, operation.place, constant] += 1
-    return _rounded(findings.system, result, operation.result)
-
-
-def _rounded(system: System, value: Value, expected: Any) -> Value:
-    """The same, with integers pinned: whatever rule made them, they were rounded."""
-    if isinstance(value, tuple):
-        return tuple(_rounded(system, one, other) for one, other in zip(value, expected, strict=True))
-    if not isinstance(value, Form) or not isinstance(expected, Tensor):
-        return value
-    if expected.is_floating_point() or expected.is_complex():
-        return value
-    moves = not value.is_settled or any(bool((term > FIXED).any()) for term in value.terms)
-    return system.pin(value) if moves else value
+    return result
 
 
 def _judged(context: Context, arguments: Sequence[Any], keywords: dict[str, Any]) -> Result:
     """What the rule says; None where there is none, or it is not to be trusted."""
-    rule: Callable[..., Result] | None = RULES.get(context.operation.name)
+    name, space = context.operation.name, getattr(context.operation.function, "namespace", "aten")
+    # Others' operations may have the names of torch's.
+    rule: Callable[..., Result] | None = RULES.get(name if space == "aten" else f"{space}::{name}")
     if rule is None:
         return None
     try:
         result = rule(context, *arguments, **keywords)
+        return result if _fits(result, context.operation.result) else None
     except CannotTell:
         return None
     except Exception:  # a use its author did not think of: whatever it is, pinning is right
         return None
-    return result if _fits(result, context.operation.result) else None
 
 
 def _fits(result: Any, expected: Any) -> bool:
@@ -148,6 +149,10 @@ def _fits(result: Any, expected: Any) -> bool:
         return True
     if not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
+    if not expected.is_floating_point() and not (
+        result.is_settled and all(bool((t <= FIXED).all()) for t in result.terms)
+    ):
+        return False  # rounding is not homogeneous
     return all(
         term.dim() == len(result.shape)
         and all(size in (1, whole) for size, whole in zip(term.shape, result.shape, strict=True))
@@ -181,8 +186,11 @@ def _close(findings: Findings, graph: Graph, values: dict[int, Value]) -> None:
     for output in graph.outputs:
         for form in _forms(values[output.index]):
             findings.system.pin(form)
+    parts = {operation.index for operation in graph.operations if operation.name == "getitem"}
     for name, value in graph.mutated:
         there = findings.tensors.get(findings.aliases.get(name, name))
         after = values[value.index]
         if there is not None and isinstance(after, Form):
-            findings.system.same(findings.system.settle(after), there)
+            # Statistics of a normalization, which hide a bias before it from all who do not look at them.
+            seen = after.bare() if value.index in parts else findings.system.settle(after)
+            findings.system.same(seen, there)

@@ -53,6 +53,7 @@ class System:
         terms: list[Tensor] = []
         exponents: list[Exponent] = []
         for form, exponent in factors:
+            _check_settled(form)
             moving = [term for term in form.terms if not bool((term == FIXED).all())]
             terms += [aligned(term, len(shape)) for term in moving]
             exponents += [exponent] * len(moving)
@@ -69,8 +70,6 @@ class System:
 
     def single(self, form: Form) -> Form:
         """The same log-scales, as a single term; nothing may be put off any more."""
-        if not form.is_settled:
-            raise ValueError("settle a form before its scales are looked at")
         return self.combine([(form, 1)], form.shape)
 
     def pin(self, form: Form) -> Form:
@@ -96,6 +95,7 @@ class System:
 
         Elements that are zero are left out.
         """
+        _check_settled(form)
         count = len(form.shape)
         reduced = {axis % count for axis in axes}
         varying = [any(term.shape[axis] > 1 for axis in reduced) for term in form.terms]
@@ -156,6 +156,11 @@ class System:
         if form.addends:
             return self.settle(form)
         return self.settle(replace(form, factors=_varying(form, form.factors, axes)))
+
+
+def _check_settled(form: Form) -> None:
+    if not form.is_settled:
+        raise ValueError("settle a form before its scales are looked at")
 
 
 def _varying(form: Form, deferred: Sequence[Deferred], axes: Sequence[int]) -> tuple[Deferred, ...]:

@@ -69,7 +69,7 @@ def _addmm(context: Context, added: Form, one: Form, other: Form, **_: Any) -> R
     return plus(context, contract(context.system, one, other), added)
 
 
-@rule("_grouped_mm", "grouped_mm", "grouped_mm_fallback")
+@rule("_grouped_mm", "transformers::grouped_mm_fallback")
 def _grouped(context: Context, inputs: Form, weights: Form, *rest: Any, **keywords: Any) -> Result:
     """Rows ``(s, k)`` times the matrix, of ``(e, k, o)``, of whichever expert has them."""
     if len(inputs.shape) != 2 or len(weights.shape) != 3:

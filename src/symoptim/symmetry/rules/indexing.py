@@ -156,11 +156,9 @@ def _index_put(
     accumulate: bool = False,
     *_: Any,
 ) -> Result:
-    if any(place is None for place in places):
-        raise CannotTell
-    # A mask covers as many axes as it has, a tensor of integers only one: too many equations are no harm.
-    covered = sum(max(1, len(place.shape)) for place in places if place is not None)
-    axes = range(min(covered, len(form.shape)))
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    if axes != list(range(len(axes))) or any(place is not None and len(place.shape) != 1 for place in places):
+        raise CannotTell  # a mask may stand for several axes
     system = context.system
     tied = system.const_along(form, axes)
     kept = len(form.shape) - len(axes)
@@ -173,7 +171,7 @@ def _index_put(
 
 @rule("scatter_add", "index_add", "scatter", "index_copy")
 def _scattered(
-    context: Context, form: Form, axis: int, places: Form, values: Any, *_: Any, **__: Any
+    context: Context, form: Form, axis: int, places: Form, values: Any, alpha: float = 1
 ) -> Result:
     system = context.system
     tied = system.const_along(form, [axis])

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import Form
-from symoptim.symmetry.rules.registry import Context, Result, rule
+from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import move
 
 # Not as_strided: ids have other strides than the elements they stand for.
@@ -23,7 +24,9 @@ def _whole(context: Context, form: Form, *arguments: Any, **keywords: Any) -> Re
 
 
 @rule("view", "_unsafe_view", "reshape", sees_deferred=True)
-def _view(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+def _view(context: Context, form: Form, shape: Any, *_: Any, **__: Any) -> Result:
+    if isinstance(shape, torch.dtype):
+        raise CannotTell  # the same bits mean other numbers
     # Ids are broadcast, so that a view of them may need a copy.
     return move(form, lambda ids: ids.reshape(context.shape))
 

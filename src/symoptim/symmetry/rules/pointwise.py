@@ -10,7 +10,7 @@ from symoptim.symmetry.rules.registry import Context, Result, rule
 
 COPIES = "clone alias detach _to_copy to contiguous lift_fresh_copy lift_fresh".split()
 HOMOGENEOUS = (
-    "relu leaky_relu neg abs dropout native_dropout alpha_dropout feature_dropout tril triu rrelu "
+    "relu leaky_relu neg abs dropout native_dropout feature_dropout tril triu rrelu "
     "rrelu_with_noise rrelu_with_noise_functional positive real"
 ).split()
 NONLINEAR = (
@@ -31,7 +31,7 @@ ZEROS = "zeros zeros_like new_zeros".split()
 
 @rule(*COPIES, sees_deferred=True)
 def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
-    return form
+    return form if context.operation.result.is_floating_point() else context.system.pin(form)
 
 
 @rule(*HOMOGENEOUS)
@@ -82,7 +82,7 @@ def _clamp(context: Context, form: Form, *bounds: Any, **named: Any) -> Result:
     for bound in (*bounds, *named.values()):
         if isinstance(bound, Form):
             form = context.system.same(form, bound)
-        elif bound is not None and not context.nearly_zero(bound):
+        elif bound is not None and not context.is_guard(bound, form):
             return context.system.pin(form)
     return form
 

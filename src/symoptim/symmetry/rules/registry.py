@@ -46,11 +46,17 @@ class Context:
         """What one of the operation's own arguments is, where the model itself says so."""
         return self.constants.get(argument.index) if isinstance(argument, Ref) else None
 
-    def nearly_zero(self, constant: float) -> bool:
-        """Whether a constant that is added is zero, or so small that it is meant to guard a division."""
-        if constant and abs(constant) <= LARGEST_EPS:
+    def is_guard(self, constant: float, form: Form) -> bool:
+        """Whether a constant that is added is zero, or so small that it is meant to guard a division.
+
+        Next to elements that are zero no constant is small.
+        """
+        if constant == 0:
+            return True
+        guards = abs(constant) <= LARGEST_EPS and not form.has_zeros
+        if guards:
             self.approximations.append(float(constant))
-        return abs(constant) <= LARGEST_EPS
+        return guards
 
 
 LARGEST_EPS = 1e-4
