@@ -5,13 +5,14 @@ operation touches is pinned. More equations can only make the group smaller, so 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
+from symoptim.symmetry.constants import known_values
 from symoptim.symmetry.form import Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
 from symoptim.symmetry.rules import RULES
@@ -57,9 +58,10 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     by_tensor: dict[int, str] = {}
     for leaf in graph.leaves:
         values[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
+    known = known_values(graph)
     for operation in graph.operations:
         findings.origins.append((findings.system.count, f"{operation.place} {operation.name}".strip()))
-        values[operation.index] = _result(findings, operation, values)
+        values[operation.index] = _result(findings, operation, values, known)
     _close(findings, graph, values)
     return findings
 
@@ -77,7 +79,9 @@ def _leaf(findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tenso
     return anything(tensor.shape) if zero else fixed(tensor.shape)
 
 
-def _result(findings: Findings, operation: Operation, values: dict[int, Value]) -> Value:
+def _result(
+    findings: Findings, operation: Operation, values: dict[int, Value], known: Mapping[int, Tensor]
+) -> Value:
     def look_up(argument: Any) -> Any:
         if isinstance(argument, Ref):
             value = values[argument.index]
@@ -93,7 +97,7 @@ def _result(findings: Findings, operation: Operation, values: dict[int, Value]) 
         return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
-    context = Context(findings.system, operation)
+    context = Context(findings.system, operation, known=known)
     result = _judged(context, arguments, keywords)
     if result is None and operation.result is not None:
         result = _pinned(findings, operation, [*arguments, *keywords.values()])
@@ -125,6 +129,8 @@ def _fits(result: Any, expected: Any) -> bool:
         return len(pairs) == len(expected) and all(_fits(one, other) for one, other in pairs)  # pyright: ignore
     if not isinstance(expected, Tensor):
         return True
+    if not all(isinstance(size, int) for size in expected.shape):
+        return False  # a size that depends on values: nothing can be said element by element
     if not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
     return all(

@@ -17,14 +17,19 @@ class Animal(NamedTuple):
     slow: bool = False
 
 
-def rand(*shape: int) -> Inputs:
+def rand(*shape: int, scale: float = 1.0) -> Inputs:
     """Inputs of that shape."""
-    return lambda generator: (torch.randn(shape, generator=generator, dtype=torch.float64),)
+    return lambda generator: (scale * torch.randn(shape, generator=generator, dtype=torch.float64),)
 
 
 def tokens(vocabulary: int, *shape: int) -> Inputs:
     """Integers below a number."""
     return lambda generator: (torch.randint(vocabulary, shape, generator=generator),)
+
+
+def places(size: int, number: int) -> Inputs:
+    """Different integers below a size."""
+    return lambda generator: (torch.randperm(size, generator=generator)[:number],)
 
 
 def together(*inputs: Inputs) -> Inputs:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import elu, normalize, relu, scaled_dot_product_attention
+from torch.nn.functional import elu, leaky_relu, normalize, relu, scaled_dot_product_attention
 
 from symmetry.zoo.animal import Animal, Lambda, rand, together, weight
 
@@ -111,17 +111,14 @@ ATTENTION: dict[str, Animal] = {
         x,
         slow=True,
     ),
-    "attention, layer norm of keys": Animal(
-        lambda: attention(with_normalized_keys, query_norm=nn.LayerNorm(2), key_norm=nn.LayerNorm(2)),
-        rand(2, 3, 4),
-        slow=True,
-    ),
     "cosine attention": Animal(
         lambda: attention(cosine, bias=False, temperature=weight(2, 1, 1)), x, slow=True
     ),
     "relative attention": Animal(lambda: attention(relative, table=weight(5, 2)), x),
     "linear attention, elu": Animal(lambda: attention(linear(lambda x: elu(x) + 1)), x, slow=True),
-    "linear attention, relu": Animal(lambda: attention(linear(relu)), rand(4, 3, 4), slow=True),
+    "linear attention, leaky": Animal(
+        lambda: attention(linear(lambda x: leaky_relu(x).abs())), x, slow=True
+    ),
     "linear attention, softmax": Animal(lambda: attention(softmax_features), x, slow=True),
     "grouped queries": Animal(grouped_queries, x),
     "perceiver": Animal(perceiver, rand(3, 4, 3), slow=True),

@@ -168,7 +168,7 @@ PERCEPTRONS: dict[str, Animal] = {
         rand(8, 3),
     ),
     "mlp, tanh": Animal(lambda: around(nn.Tanh()), rand(8, 3)),
-    "relu6": Animal(lambda: around(nn.ReLU6()), rand(8, 3), slow=True),
+    "relu6": Animal(lambda: around(nn.ReLU6()), rand(8, 3, scale=10.0), slow=True),
     "hardswish": Animal(lambda: around(nn.Hardswish()), rand(8, 3), slow=True),
     "prelu": Animal(lambda: around(nn.PReLU(4)), rand(8, 3)),
     "fourier features": Animal(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot, relu
 
-from symmetry.zoo.animal import Animal, Lambda, rand, together, tokens, weight
+from symmetry.zoo.animal import Animal, Lambda, places, rand, together, tokens, weight
 
 
 def relu_rnn() -> nn.Module:
@@ -93,10 +93,10 @@ def one_hot_experts() -> nn.Module:
 def written_back() -> nn.Module:
     """Half of the examples are taken out, treated, and written back, by numbers that are an input."""
 
-    def forward(self: nn.Module, x: Tensor, places: Tensor) -> Tensor:
+    def forward(self: nn.Module, x: Tensor, chosen: Tensor) -> Tensor:
         hidden = relu(self.first(x))
-        treated = relu(self.expert(hidden[places]))
-        return self.head(hidden.index_put((places,), treated))
+        treated = relu(self.expert(hidden[chosen]))
+        return self.head(hidden.index_put((chosen,), treated))
 
     return Lambda(forward, first=nn.Linear(3, 4), expert=nn.Linear(4, 4), head=nn.Linear(4, 2))
 
@@ -119,5 +119,5 @@ ROUTED: dict[str, Animal] = {
     "soft experts": Animal(soft_experts, rand(8, 3)),
     "hard experts": Animal(hard_experts, rand(8, 3), slow=True),
     "one-hot experts": Animal(one_hot_experts, rand(8, 3), slow=True),
-    "examples written back": Animal(written_back, together(rand(6, 3), tokens(6, 3)), slow=True),
+    "examples written back": Animal(written_back, together(rand(6, 3), places(6, 3)), slow=True),
 }

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear, relu, scaled_dot_product_attention, silu
 
 from symmetry.zoo.animal import Animal, Lambda, rand, tokens, weight
-from symmetry.zoo.attention import attention, fused
+from symmetry.zoo.attention import attention, by_hand, fused
 
 
 def gpt(*, bias: bool, activation: Callable[[Tensor], Tensor] = gelu, norm: object = None) -> nn.Module:
@@ -141,7 +141,7 @@ def vision_transformer() -> nn.Module:
         token=weight(1, 1, 4),
         positions=weight(1, 5, 4),
         norm=nn.LayerNorm(4),
-        attention=attention(fused),
+        attention=attention(by_hand),
         head=nn.Linear(4, 2),
     )
 

@@ -4,6 +4,7 @@ Axis letters: o output, k input of a product; g group of a convolution.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -75,6 +76,30 @@ def _linear(context: Context, inputs: Form, weight: Form, bias: Form | None = No
     product = contract(context.system, _matrix(inputs, row=True), transposed)
     product = move(product, lambda ids: ids.reshape(context.shape))
     return product if bias is None else plus(context, product, bias)
+
+
+@rule("_trilinear")
+def _trilinear(
+    context: Context,
+    one: Form,
+    two: Form,
+    three: Form,
+    first: Sequence[int],
+    second: Sequence[int],
+    third: Sequence[int],
+    summed: Sequence[int],
+    *_: Any,
+) -> Result:
+    """A product of three, each with new axes at these places, summed over some: ``nn.Bilinear``."""
+    forms: list[Form] = []
+    for form, places in ((one, first), (two, second), (three, third)):
+        for axis in places:
+            form = move(form, lambda ids, axis=axis: ids.unsqueeze(axis))
+        forms.append(form)
+    shape = broadcast_shape(*(form.shape for form in forms))
+    terms = [term for form in forms for term in form.terms]
+    tied = context.system.const_along(Form(shape, tuple(terms)), summed)
+    return move(tied, lambda ids: ids.reshape(context.shape))
 
 
 @rule("conv1d", "conv2d", "conv3d")

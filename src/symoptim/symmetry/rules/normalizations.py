@@ -20,7 +20,7 @@ def _affine(
 
     def placed(form: Form) -> Form:
         before = len(shape) - len(form.shape) - after
-        moved = move(form, lambda ids: ids.reshape([1] * before + list(ids.shape) + [1] * after))
+        moved = move(context.system.settle(form), lambda ids: ids.reshape([1] * before + list(ids.shape) + [1] * after))
         return Form(shape, moved.terms)
 
     result = placed(gain) if gain is not None else fixed(shape)
@@ -70,7 +70,7 @@ def _rms_norm(
     return result, fixed(context.operation.result[1].shape)
 
 
-@rule("group_norm")
+@rule("group_norm", sees_deferred=True)
 def _group_norm(
     context: Context,
     form: Form,
@@ -82,12 +82,13 @@ def _group_norm(
 ) -> Result:
     count, channels = form.shape[:2]
     apart = move(form, lambda ids: ids.reshape(count, groups, channels // groups, *form.shape[2:]))
-    context.system.const_along(apart, range(2, len(apart.shape)))
+    together = range(2, len(apart.shape))
+    context.system.const_along(context.system.blind_to(apart, together), together)
     _note(context, eps)
     return _affine(context, form.shape, gain, shift, len(form.shape) - 2)
 
 
-@rule("instance_norm")
+@rule("instance_norm", sees_deferred=True)
 def _instance_norm(
     context: Context,
     form: Form,
@@ -104,7 +105,8 @@ def _instance_norm(
         if statistic is not None:
             context.system.pin(statistic)
             context.system.pin(form)
-    context.system.const_along(form, range(2, len(form.shape)))
+    image = range(2, len(form.shape))
+    context.system.const_along(context.system.blind_to(form, image), image)
     _note(context, eps)
     return _affine(context, form.shape, gain, shift, len(form.shape) - 2)
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import Form, anything, fixed
@@ -10,7 +11,7 @@ from symoptim.symmetry.rules.registry import Context, Result, rule
 
 COPIES = "clone alias detach _to_copy to contiguous lift_fresh_copy lift_fresh".split()
 HOMOGENEOUS = (
-    "relu leaky_relu neg abs dropout native_dropout alpha_dropout feature_dropout tril triu rrelu "
+    "relu leaky_relu neg abs dropout native_dropout feature_dropout tril triu rrelu "
     "rrelu_with_noise rrelu_with_noise_functional positive real"
 ).split()
 NONLINEAR = (
@@ -31,7 +32,10 @@ ZEROS = "zeros zeros_like new_zeros".split()
 
 @rule(*COPIES, sees_deferred=True)
 def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
-    return form
+    result = context.operation.result
+    if result.dtype == torch.bool:
+        return fixed(context.shape)  # only whether it is zero
+    return form if result.is_floating_point() or result.is_complex() else context.system.pin(form)
 
 
 @rule(*HOMOGENEOUS)

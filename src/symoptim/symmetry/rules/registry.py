@@ -6,13 +6,14 @@ operation returns several tensors; None for what is no tensor). If it cannot tel
 :class:`CannotTell`: everything the operation touches is then pinned, which is always right.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
 from symoptim.symmetry.form import Form
-from symoptim.symmetry.graph import Operation
+from symoptim.symmetry.graph import Operation, Ref
 from symoptim.symmetry.system import System
 
 Result = Form | tuple[Form | None, ...] | None
@@ -31,6 +32,8 @@ class Context:
     operation: Operation
     approximations: list[float] = field(default_factory=list[float])
     """Constants that break exactness, such as the eps of a normalization."""
+    known: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
+    """Values that never change, by number."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -38,6 +41,10 @@ class Context:
         result = self.operation.result
         first = result if isinstance(result, Tensor) else result[0]
         return tuple(first.shape)
+
+    def value(self, argument: Any) -> Tensor | None:
+        """What an argument of the operation, as it stands in the graph, always is; None where it varies."""
+        return self.known.get(argument.index) if isinstance(argument, Ref) else None
 
     def nearly_zero(self, constant: float) -> bool:
         """Whether a constant that is added is zero, or so small that it is meant to guard a division."""
