@@ -16,7 +16,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 WEIGHTS = 10  # at least; fewer count units of small ReLU networks that happen to be dead at all of them
 ROWS = 3  # outputs looked at, times the number of weights
-LARGEST = 1e8  # derivative that is believed: a unit that is constant on all inputs has no deviation to divide by
+LARGEST = (
+    1e8  # derivative that is believed: a unit that is constant on all inputs has no deviation to divide by
+)
 
 
 def exact(model: nn.Module) -> nn.Module:

@@ -11,7 +11,12 @@ from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
 
 LARGEST = 1_000_000
 """Elements of a value that is worth knowing: places are few, masks of long texts are many."""
-NOT_WRITTEN = "empty empty_like new_empty empty_strided new_empty_strided empty_permuted".split()
+NOT_WRITTEN = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
+
+
+def has_plain_sizes(tensor: Tensor) -> bool:
+    """Whether no size of it depends on values."""
+    return all(type(size) is int for size in tensor.shape)
 
 
 def known_values(graph: Graph) -> dict[int, Tensor]:
@@ -56,7 +61,7 @@ def _computed(operation: Operation, values: Mapping[int, Tensor]) -> Tensor | No
         or operation.name in NOT_WRITTEN
         or torch.Tag.nondeterministic_seeded in tags
         or any(isinstance(one, Ref) and one.index not in values for one in tree_leaves(given))
-        or not all(isinstance(size, int) for size in operation.result.shape)
+        or not has_plain_sizes(operation.result)
         or operation.result.numel() > LARGEST
     ):
         return None

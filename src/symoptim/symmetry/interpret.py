@@ -12,13 +12,14 @@ from typing import Any
 from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
-from symoptim.symmetry.constants import known_values
+from symoptim.symmetry.constants import has_plain_sizes, known_values
 from symoptim.symmetry.form import Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.pointwise import NONLINEAR
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, CannotTell, Context, Result
 from symoptim.symmetry.system import System
+from symoptim.symmetry.unread import tie_unread
 
 Value = Form | tuple[Any, ...] | None
 
@@ -56,9 +57,10 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     findings = Findings(System())
     values: dict[int, Value] = {}
     by_tensor: dict[int, str] = {}
-    for leaf in graph.leaves:
-        values[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
+    forms = {leaf.index: _leaf(findings, graph, leaf, ansatz, by_tensor) for leaf in graph.leaves}
     known = known_values(graph)
+    tie_unread(findings.system, graph, forms, known)
+    values.update(forms)
     for operation in graph.operations:
         findings.origins.append((findings.system.count, f"{operation.place} {operation.name}".strip()))
         values[operation.index] = _result(findings, operation, values, known)
@@ -129,9 +131,7 @@ def _fits(result: Any, expected: Any) -> bool:
         return len(pairs) == len(expected) and all(_fits(one, other) for one, other in pairs)  # pyright: ignore
     if not isinstance(expected, Tensor):
         return True
-    if not all(isinstance(size, int) for size in expected.shape):
-        return False  # a size that depends on values: nothing can be said element by element
-    if not isinstance(result, Form) or result.shape != tuple(expected.shape):
+    if not has_plain_sizes(expected) or not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
     return all(
         term.dim() == len(result.shape)

@@ -11,6 +11,7 @@ from symmetry.oracle import exact
 from symmetry.zoo.animal import Animal as Animal
 from symmetry.zoo.animal import Inputs
 from symmetry.zoo.attention import ATTENTION
+from symmetry.zoo.composed import COMPOSED
 from symmetry.zoo.convolutional import CONVOLUTIONAL
 from symmetry.zoo.normalized import NORMALIZED
 from symmetry.zoo.perceptrons import PERCEPTRONS
@@ -22,6 +23,7 @@ from symoptim.symmetry.spec import SymmetrySpec
 
 ZOO: dict[str, Animal] = {
     **PERCEPTRONS,
+    **COMPOSED,
     **NORMALIZED,
     **CONVOLUTIONAL,
     **SIGNALS,

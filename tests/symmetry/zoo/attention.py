@@ -105,9 +105,7 @@ ATTENTION: dict[str, Animal] = {
     "attention by hand, no bias": Animal(lambda: attention(by_hand, bias=False), x, slow=True),
     "attention by hand, masked": Animal(lambda: attention(masked), x, slow=True),
     "attention, normalized keys": Animal(
-        lambda: attention(
-            with_normalized_keys, bias=False, query_norm=nn.RMSNorm(2), key_norm=nn.RMSNorm(2)
-        ),
+        lambda: attention(with_normalized_keys, bias=False, query_norm=nn.RMSNorm(2), key_norm=nn.RMSNorm(2)),
         x,
         slow=True,
     ),
@@ -116,11 +114,9 @@ ATTENTION: dict[str, Animal] = {
     ),
     "relative attention": Animal(lambda: attention(relative, table=weight(5, 2)), x),
     "linear attention, elu": Animal(lambda: attention(linear(lambda x: elu(x) + 1)), x, slow=True),
-    "linear attention, leaky": Animal(
-        lambda: attention(linear(lambda x: leaky_relu(x).abs())), x, slow=True
-    ),
+    "linear attention, leaky": Animal(lambda: attention(linear(lambda x: leaky_relu(x).abs())), x, slow=True),
     "linear attention, softmax": Animal(lambda: attention(softmax_features), x, slow=True),
-    "grouped queries": Animal(grouped_queries, x),
+    "grouped queries": Animal(grouped_queries, x, slow=True),
     "perceiver": Animal(perceiver, rand(3, 4, 3), slow=True),
     "swin": Animal(swin, rand(2, 4, 4), slow=True),
     "nn.MultiheadAttention": Animal(

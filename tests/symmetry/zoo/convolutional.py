@@ -183,7 +183,7 @@ CONVOLUTIONAL: dict[str, Animal] = {
     "vgg evaluation": Animal(lambda: vgg().eval(), rand(3, 2, 4, 4), slow=True),
     "resnet training": Animal(resnet, rand(3, 2, 4, 4)),
     "resnet evaluation": Animal(lambda: resnet().eval(), rand(3, 2, 4, 4), slow=True),
-    "densenet": Animal(densenet, rand(2, 1, 4, 4)),
+    "densenet": Animal(densenet, rand(2, 1, 4, 4), slow=True),
     "u-net": Animal(unet, rand(2, 1, 4, 4)),
     "u-net with attention": Animal(unet_with_attention, rand(2, 1, 4, 4), slow=True),
     "segnet": Animal(segnet, rand(2, 3, 8, 8)),

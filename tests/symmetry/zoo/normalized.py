@@ -35,7 +35,7 @@ def adaptive_instance_norm() -> nn.Module:
     return Lambda(forward, conv=nn.Conv2d(2, 3, 3), style=nn.Linear(2, 6), head=nn.Conv2d(3, 2, 2))
 
 
-def positions() -> nn.Module:
+def positions(length: int) -> nn.Module:
     def forward(self: nn.Module, places: Tensor) -> Tensor:
         x = self.words(places) + self.positions(torch.arange(places.shape[1]))
         return self.head(self.norm(x))
@@ -43,7 +43,7 @@ def positions() -> nn.Module:
     return Lambda(
         forward,
         words=nn.Embedding(4, 3),
-        positions=nn.Embedding(5, 3),
+        positions=nn.Embedding(length, 3),
         norm=nn.LayerNorm(3),
         head=nn.Linear(3, 2),
     )
@@ -82,8 +82,8 @@ NORMALIZED: dict[str, Animal] = {
         ),
         rand(8, 3),
     ),
-    "weight standardization": Animal(standardized, rand(2, 2, 5, 5)),
-    "spectral norm": Animal(spectral, rand(8, 3)),
+    "weight standardization": Animal(standardized, rand(2, 2, 5, 5), slow=True),
+    "spectral norm": Animal(spectral, rand(8, 3), slow=True),
     "cosine classifier": Animal(
         lambda: Lambda(
             lambda self, x: normalize(relu(self.a(x)), dim=-1) @ normalize(self.b.weight, dim=-1).T,
@@ -95,6 +95,12 @@ NORMALIZED: dict[str, Animal] = {
     "embedding, layer norm": Animal(
         lambda: nn.Sequential(nn.Embedding(4, 3), nn.LayerNorm(3), nn.Linear(3, 2)), tokens(4, 6, 3)
     ),
-    "embedding, positions, layer norm": Animal(positions, tokens(4, 6, 3)),
+    "batch norm without statistics": Animal(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 2)),
+        rand(8, 3),
+        slow=True,
+    ),
+    "embedding, positions, layer norm": Animal(lambda: positions(3), tokens(4, 6, 3)),
+    "positions beyond the input": Animal(lambda: positions(5), tokens(4, 6, 3)),
     "layer scale": Animal(layer_scale, rand(6, 3), slow=True),
 }

@@ -69,7 +69,7 @@ def hard_experts() -> nn.Module:
     def forward(self: nn.Module, x: Tensor) -> Tensor:
         gate = self.gate(x).softmax(dim=-1)
         best = gate.argmax(dim=-1, keepdim=True)
-        hidden = relu((x[:, None, :] @ self.up[best[:, 0]]))
+        hidden = relu(x[:, None, :] @ self.up[best[:, 0]])
         return gate.gather(1, best) * (hidden @ self.down[best[:, 0]]).squeeze(1)
 
     return Lambda(forward, gate=nn.Linear(3, 2), up=weight(2, 3, 4), down=weight(2, 4, 2))

@@ -70,7 +70,7 @@ def maxout() -> nn.Module:
 SIGNALS: dict[str, Animal] = {
     "causal convolution": Animal(causal, rand(3, 2, 5)),
     "wavenet": Animal(wavenet, rand(3, 1, 5), slow=True),
-    "super resolution": Animal(super_resolution, rand(2, 1, 4, 4)),
+    "super resolution": Animal(super_resolution, rand(2, 1, 4, 4), slow=True),
     "generator": Animal(generator, rand(3, 3, 1, 1), slow=True),
     "maxout convolution": Animal(maxout, rand(3, 2, 4, 4), slow=True),
 }

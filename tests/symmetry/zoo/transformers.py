@@ -163,7 +163,7 @@ TRANSFORMERS: dict[str, Animal] = {
         slow=True,
     ),
     "llama": Animal(llama, tokens(5, 3, 4)),
-    "swiglu, rms norm": Animal(swiglu, rand(6, 4)),
+    "swiglu, rms norm": Animal(swiglu, rand(6, 4), slow=True),
     "tied embeddings": Animal(tied_embeddings, tokens(4, 4, 3), slow=True),
     "mlp mixer": Animal(mixer, rand(3, 4, 2)),
     "gated mlp": Animal(gated_mlp, rand(3, 4, 3), slow=True),

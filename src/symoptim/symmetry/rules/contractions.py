@@ -12,7 +12,7 @@ from torch import Tensor
 
 from symoptim.symmetry.form import Deferred, Form
 from symoptim.symmetry.rules.arithmetic import plus
-from symoptim.symmetry.rules.registry import Context, Result, rule
+from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import System, move
 from symoptim.symmetry.tensors import aligned, broadcast_shape, squeezed
 
@@ -68,6 +68,23 @@ def _matmul(context: Context, one: Form, other: Form) -> Result:
 @rule("addmm", "baddbmm")
 def _addmm(context: Context, added: Form, one: Form, other: Form, **_: Any) -> Result:
     return plus(context, contract(context.system, one, other), added)
+
+
+@rule("_grouped_mm")
+def _grouped(
+    context: Context,
+    inputs: Form,
+    weights: Form,
+    offs: Form | None = None,
+    bias: Form | None = None,
+    **_: Any,
+) -> Result:
+    """Rows times the matrix of their expert; which one that is depends on values, so it has to fit all."""
+    if bias is not None or offs is None or len(inputs.shape) != 2 or len(weights.shape) != 3:
+        raise CannotTell
+    row = context.system.const_along(inputs, [0])
+    tied = context.system.const_along(contract(context.system, row, weights), [0])
+    return Form(context.shape, tuple(term.squeeze(0) for term in tied.terms))
 
 
 @rule("linear")

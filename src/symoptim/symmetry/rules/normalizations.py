@@ -20,7 +20,9 @@ def _affine(
 
     def placed(form: Form) -> Form:
         before = len(shape) - len(form.shape) - after
-        moved = move(context.system.settle(form), lambda ids: ids.reshape([1] * before + list(ids.shape) + [1] * after))
+        moved = move(
+            context.system.settle(form), lambda ids: ids.reshape([1] * before + list(ids.shape) + [1] * after)
+        )
         return Form(shape, moved.terms)
 
     result = placed(gain) if gain is not None else fixed(shape)
@@ -111,7 +113,34 @@ def _instance_norm(
     return _affine(context, form.shape, gain, shift, len(form.shape) - 2)
 
 
-@rule("_native_batch_norm_legit_functional", "_native_batch_norm_legit", sees_deferred=True)
+def _by_batch(
+    context: Context, form: Form, gain: Form | None, shift: Form | None, eps: float
+) -> tuple[Form, Form, Form]:
+    """Forms of what is normalized over the batch, of its scale by channel, and of the inverse of that."""
+    system, channels = context.system, form.shape[1]
+    batch = [0, *range(2, len(form.shape))]
+    # A bias before it is subtracted again: its scale is free.
+    tied = system.const_along(system.blind_to(form, batch), batch)
+    _note(context, eps)
+    scale = move(tied, lambda ids: ids.reshape(channels))
+    result = _affine(context, form.shape, gain, shift, len(form.shape) - 2)
+    return result, scale, system.combine([(scale, -1)], scale.shape)
+
+
+@rule("_native_batch_norm_legit", sees_deferred=True)
+def _batch_norm_without_statistics(
+    context: Context,
+    form: Form,
+    gain: Form | None,
+    shift: Form | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Result:
+    return _by_batch(context, form, gain, shift, eps)
+
+
+@rule("_native_batch_norm_legit_functional", sees_deferred=True)
 def _batch_norm_training(
     context: Context,
     form: Form,
@@ -123,16 +152,10 @@ def _batch_norm_training(
     momentum: float,
     eps: float,
 ) -> Result:
-    system, channels = context.system, form.shape[1]
-    batch = [0, *range(2, len(form.shape))]
-    # A bias before it is subtracted again: its scale is free.
-    tied = system.const_along(system.blind_to(form, batch), batch)
-    _note(context, eps)
-    scale = move(tied, lambda ids: ids.reshape(channels))
+    system = context.system
+    result, scale, inverse = _by_batch(context, form, gain, shift, eps)
     running_mean = system.same(scale, mean)  # statistics follow the features they are of
     running_variance = system.same(system.combine([(scale, 2)], scale.shape), variance)
-    result = _affine(context, form.shape, gain, shift, len(form.shape) - 2)
-    inverse = system.combine([(scale, -1)], scale.shape)
     return result, scale, inverse, running_mean, running_variance
 
 
