@@ -1,20 +1,11 @@
-import torch
-
-from symmetry.zoo import ZOO
+from symmetry.zoo import group_of
 from symoptim.symmetry.describe import kinds, text_of
-from symoptim.symmetry.discover import discover
-from symoptim.symmetry.spec import SymmetrySpec
-
-
-def spec_of(name: str) -> SymmetrySpec:
-    make, inputs = ZOO[name]
-    return discover(make().double(), inputs(torch.Generator().manual_seed(2)))
 
 
 def moved(name: str) -> set[tuple[int, frozenset[str]]]:
     """Kinds of units: how many, and what moves with them; a scale and its inverse are one."""
     found: set[tuple[int, frozenset[str]]] = set()
-    for kind in kinds(spec_of(name)):
+    for kind in kinds(group_of(name)):
         sign = 1 if kind.slices[0].exponent > 0 else -1
         slices = (one._replace(exponent=sign * one.exponent) for one in kind.slices)
         found.add((kind.number, frozenset(map(str, slices))))
@@ -37,7 +28,7 @@ def test_what_moves_in_attention_is_named() -> None:
 
 
 def test_powers_are_shown() -> None:
-    text = text_of(spec_of("arch2 training"))
+    text = text_of(group_of("arch2 training"))
     assert text.startswith("12 rescalings\n")
     assert "hidden.0.norm.running_var rows x a^2" in text
     assert "exact up to eps: " in text

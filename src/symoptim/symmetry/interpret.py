@@ -6,13 +6,14 @@ operation touches is pinned. More equations can only make the group smaller, so 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
+from symoptim.symmetry.constants import has_plain_sizes, known_values
 from symoptim.symmetry.form import FIXED, Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
 from symoptim.symmetry.memory import sharing
@@ -20,6 +21,7 @@ from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.pointwise import NONLINEAR
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, CannotTell, Context, Result
 from symoptim.symmetry.system import System
+from symoptim.symmetry.unread import tie_unread
 
 MOVING: tuple[Kind, ...] = ("parameter", "buffer")
 Value = Form | tuple[Any, ...] | None
@@ -57,20 +59,17 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     """
     findings = Findings(System(), origins=[(1, "parameter")])
     values: dict[int, Value] = {}
-    constants: dict[int, Tensor] = {}
     # Tensors that may not be scaled have no name from the beginning.
     by_tensor: dict[int, str | None] = dict.fromkeys(
         sharing(leaf.tensor for leaf in graph.leaves if leaf.kind in MOVING)
     )
-    for leaf in graph.leaves:
-        values[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
-        if leaf.kind != "input" and not leaf.tensor.is_floating_point():
-            constants[leaf.index] = leaf.tensor
+    forms = {leaf.index: _leaf(findings, graph, leaf, ansatz, by_tensor) for leaf in graph.leaves}
+    known = known_values(graph)
+    tie_unread(findings.system, graph, forms, known)
+    values.update(forms)
     for operation in graph.operations:
         findings.origins.append((findings.system.count, f"{operation.place} {operation.name}".strip()))
-        values[operation.index] = _result(findings, operation, values, constants)
-        if operation.name == "clone" and operation.arguments[0].index in constants:
-            constants[operation.index] = constants[operation.arguments[0].index]
+        values[operation.index] = _result(findings, operation, values, known)
     _close(findings, graph, values)
     return findings
 
@@ -96,7 +95,7 @@ def _leaf(
 
 
 def _result(
-    findings: Findings, operation: Operation, values: dict[int, Value], constants: dict[int, Tensor]
+    findings: Findings, operation: Operation, values: dict[int, Value], known: Mapping[int, Tensor]
 ) -> Value:
     def look_up(argument: Any) -> Any:
         if isinstance(argument, Ref):
@@ -113,7 +112,7 @@ def _result(
         return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
-    context = Context(findings.system, operation, constants)
+    context = Context(findings.system, operation, known=known)
     result = _judged(context, arguments, keywords)
     if result is None and (operation.result is not None or operation.name not in RULES):
         result = _pinned(findings, operation, [*arguments, *keywords.values()])
@@ -147,7 +146,7 @@ def _fits(result: Any, expected: Any) -> bool:
         return len(pairs) == len(expected) and all(_fits(one, other) for one, other in pairs)  # pyright: ignore
     if not isinstance(expected, Tensor):
         return True
-    if not isinstance(result, Form) or result.shape != tuple(expected.shape):
+    if not has_plain_sizes(expected) or not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
     if not expected.is_floating_point() and not (
         result.is_settled and all(bool((t <= FIXED).all()) for t in result.terms)

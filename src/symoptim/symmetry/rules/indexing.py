@@ -1,7 +1,7 @@
 """Joining, cutting and looking up: where elements go is known, or their scale may not depend on it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from symoptim.symmetry.form import ANYTHING, Deferred, Form, anything, fixed
 from symoptim.symmetry.rules.arithmetic import lifted
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import move
-from symoptim.symmetry.tensors import broadcast_shape, squeezed
+from symoptim.symmetry.tensors import squeezed
 
 
 @rule("cat", "concat", "concatenate", sees_deferred=True)
@@ -74,6 +74,9 @@ def _pad(context: Context, form: Form, around: Sequence[int], *rest: Any, **keyw
 
 @rule("embedding")
 def _embedding(context: Context, weight: Form, places: Form, *_: Any, **__: Any) -> Result:
+    known = context.value(context.operation.arguments[1])
+    if known is not None:
+        return move(weight, lambda ids: ids[known.cpu()])
     system, shape = context.system, context.shape
     lengths = tuple(term for term in weight.terms if term.shape[1] == 1 and term.shape[0] > 1)
     others = tuple(term for term in weight.terms if term.shape[1] > 1 or term.shape[0] == 1)
@@ -87,57 +90,46 @@ def _embedding(context: Context, weight: Form, places: Form, *_: Any, **__: Any)
 
     spread = torch.arange(number).reshape(*shape[:-1], 1)
     factors = (Deferred(spread, merge),) if lengths else ()
-    return Form(shape, _trailing(row, shape, 1), factors=factors)
+    return Form(shape, tuple(_widened(row, shape, 0, 1)), factors=factors)
 
 
-def _looked_up(form: Form, places: Sequence[Form | None], shape: Sequence[int]) -> list[int]:
-    """Axes that are looked up, if each by a tensor of integers; ``shape`` is that of the result."""
-    axes = [axis for axis, place in enumerate(places) if place is not None]
-    found = broadcast_shape(*(place.shape for place in places if place is not None))
-    if len(shape) != len(form.shape) - len(axes) + len(found):
-        raise CannotTell  # a mask stands for several axes
-    return axes
-
-
-def _first(axes: Sequence[int]) -> int:
-    """Where axes of the result of a look-up begin: torch puts them in front if they are not neighbors."""
-    return axes[0] if list(axes) == list(range(axes[0], axes[-1] + 1)) else 0
-
-
-@rule("index", "_unsafe_index")
+@rule("index", "_unsafe_index", sees_deferred=True)
 def _index(context: Context, form: Form, places: Sequence[Form | None]) -> Result:
-    axes = _looked_up(form, places, context.shape)
-    known = [context.constant(place) for place in context.operation.arguments[1]]
+    known = [context.value(place) for place in context.operation.arguments[1]]
     if all((one is None) == (place is None) for one, place in zip(known, places, strict=True)):
-        return move(form, lambda ids: torch.ops.aten.index(ids, known))
-    tied = context.system.const_each(form, axes)
-    new, first = len(context.shape) - len(form.shape) + len(axes), _first(axes)
+        where = [None if one is None else one.cpu() for one in known]
+        return move(form, lambda ids: context.operation.function(ids, where))
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    before, after = axes[0], len(form.shape) - axes[-1] - 1
+    looked_up = len(context.shape) - before - after
+    if len(axes) != axes[-1] - before + 1 or looked_up != max(len(place.shape) for place in places if place):
+        raise CannotTell  # places of axes that are apart, or a mask over several axes
+    tied = context.system.const_each(context.system.settle(form), axes)
+    return Form(context.shape, tuple(_widened(tied, context.shape, before, after)))
 
-    def placed(term: Tensor) -> Tensor:
-        kept = [size for axis, size in enumerate(term.shape) if axis not in axes]
-        return term.reshape([*kept[:first], *[1] * new, *kept[first:]])
 
-    return Form(context.shape, tuple(map(placed, tied.terms)))
+def _widened(tied: Form, shape: tuple[int, ...], before: int, after: int) -> Iterator[Tensor]:
+    """Terms of a result whose first and last axes are those of a form, and all between looked up."""
+    for term in tied.terms:
+        last = term.shape[len(term.shape) - after :] if after else ()
+        yield term.reshape(*term.shape[:before], *[1] * (len(shape) - before - after), *last)
 
 
 @rule("index_select", sees_deferred=True)
 def _index_select(context: Context, form: Form, axis: int, places: Form) -> Result:
-    known = context.constant(context.operation.arguments[2])
+    known = context.value(context.operation.arguments[2])
     if known is not None:
-        return move(form, lambda ids: ids.index_select(axis, known))
+        return move(form, lambda ids: ids.index_select(axis, known.cpu()))
     tied = context.system.const_along(context.system.settle(form), [axis])
     return Form(context.shape, tied.terms)
 
 
-def _trailing(tied: Form, shape: tuple[int, ...], kept: int) -> tuple[Tensor, ...]:
-    """Terms whose last axes are those of a result, the first ones anything."""
-    before = [1] * (len(shape) - kept)
-    return tuple(term.reshape(before + list(term.shape[len(term.shape) - kept :])) for term in tied.terms)
-
-
-@rule("gather")
+@rule("gather", sees_deferred=True)
 def _gather(context: Context, form: Form, axis: int, places: Form, **_: Any) -> Result:
-    tied = context.system.const_along(form, [axis])
+    known = context.value(context.operation.arguments[2])
+    if known is not None:
+        return move(form, lambda ids: ids.gather(axis, known.cpu()))
+    tied = context.system.const_along(context.system.settle(form), [axis])
     if any(
         size not in (1, wanted)
         for term in tied.terms
@@ -156,10 +148,12 @@ def _index_put(
     accumulate: bool = False,
     *_: Any,
 ) -> Result:
-    axes = [axis for axis, place in enumerate(places) if place is not None]
-    if axes != list(range(len(axes))) or any(place is not None and len(place.shape) != 1 for place in places):
-        raise CannotTell  # a mask may stand for several axes
     system = context.system
+    if math.prod(values.shape) == 1:  # the same for all places, wherever they are
+        return system.same(form, move(values, lambda ids: ids.reshape(())))
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    if axes != list(range(len(axes))) or any(len(place.shape) > 1 for place in places if place):
+        raise CannotTell  # also of a mask over several axes, whose order of elements is not known
     tied = system.const_along(form, axes)
     kept = len(form.shape) - len(axes)
     lead = range(max(0, len(values.shape) - kept))

@@ -24,9 +24,9 @@ def _whole(context: Context, form: Form, *arguments: Any, **keywords: Any) -> Re
 
 
 @rule("view", "_unsafe_view", "reshape", sees_deferred=True)
-def _view(context: Context, form: Form, shape: Any, *_: Any, **__: Any) -> Result:
-    if isinstance(shape, torch.dtype):
-        raise CannotTell  # the same bits mean other numbers
+def _view(context: Context, form: Form, *arguments: Any, **_: Any) -> Result:
+    if any(isinstance(argument, torch.dtype) for argument in arguments):
+        raise CannotTell  # the same bits read as numbers of another type
     # Ids are broadcast, so that a view of them may need a copy.
     return move(form, lambda ids: ids.reshape(context.shape))
 

@@ -78,7 +78,7 @@ def _rms_norm(
     return (result, _inverse(system, scale)) if returns_statistics else result
 
 
-@rule("group_norm")
+@rule("group_norm", sees_deferred=True)
 def _group_norm(
     context: Context,
     form: Form,
@@ -90,12 +90,13 @@ def _group_norm(
 ) -> Result:
     count, channels = form.shape[:2]
     apart = move(form, lambda ids: ids.reshape(count, groups, channels // groups, *form.shape[2:]))
-    context.system.const_along(apart, range(2, len(apart.shape)))
+    together = range(2, len(apart.shape))
+    context.system.const_along(context.system.blind_to(apart, together), together)
     _note(context, eps)
     return _affine(context, form.shape, gain, shift, len(form.shape) - 2)
 
 
-@rule("instance_norm")
+@rule("instance_norm", sees_deferred=True)
 def _instance_norm(
     context: Context,
     form: Form,
@@ -112,7 +113,8 @@ def _instance_norm(
         if statistic is not None:
             context.system.pin(statistic)
             context.system.pin(form)
-    context.system.const_along(form, range(2, len(form.shape)))
+    image = range(2, len(form.shape))
+    context.system.const_along(context.system.blind_to(form, image), image)
     _note(context, eps)
     return _affine(context, form.shape, gain, shift, len(form.shape) - 2)
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import Form, anything, fixed
@@ -31,7 +32,11 @@ ZEROS = "zeros zeros_like new_zeros".split()
 
 @rule(*COPIES, sees_deferred=True)
 def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
-    return form if context.operation.result.is_floating_point() else context.system.pin(form)
+    result = context.operation.result
+    if result.dtype == torch.bool:
+        context.system.settle(form)
+        return fixed(context.shape)  # only whether it is zero
+    return form if result.is_floating_point() or result.is_complex() else context.system.pin(form)
 
 
 @rule(*HOMOGENEOUS)

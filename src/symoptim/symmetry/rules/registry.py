@@ -30,10 +30,10 @@ class Context:
 
     system: System
     operation: Operation
-    constants: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
-    """Integers that the model itself holds, by the number of the value."""
     approximations: list[float] = field(default_factory=list[float])
     """Constants that break exactness, such as the eps of a normalization."""
+    known: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
+    """Values that never change, by number."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,9 +42,9 @@ class Context:
         first = result if isinstance(result, Tensor) else result[0]
         return tuple(first.shape)
 
-    def constant(self, argument: Any) -> Tensor | None:
-        """What one of the operation's own arguments is, where the model itself says so."""
-        return self.constants.get(argument.index) if isinstance(argument, Ref) else None
+    def value(self, argument: Any) -> Tensor | None:
+        """What an argument of the operation, as it stands in the graph, always is; None where it varies."""
+        return self.known.get(argument.index) if isinstance(argument, Ref) else None
 
     def is_guard(self, constant: float, form: Form) -> bool:
         """Whether a constant that is added is zero, or so small that it is meant to guard a division.
