@@ -91,8 +91,8 @@ T5 = {
 VISION = {**SHAPE, "intermediate_size": UNITS, "image_size": 16, "patch_size": 4}
 STAGES = {"depths": [1, 1], "num_labels": 3}
 
-# Attention with biases: scores q k leave a scale per dimension, q's against k's; a key's bias adds the same to
-# all scores of a query, so that its scale is free; values scale against columns of the output.
+# Attention with biases: scores q k leave a scale per dimension, q's against k's; a key's bias adds the same
+# to all scores of a query, so that its scale is free; values scale against columns of the output.
 ATTENTION = 3 * WIDTH
 # Rotations mix two dimensions of a head, which have one scale then, and move biases: none is free.
 ROTATED = SHARED * SIZE // 2 + SHARED * SIZE
@@ -121,8 +121,8 @@ CASES = {
     ),
     # Biases of keys are rotated by their places: none is free, and the scales are those of llama.
     "qwen2": Case("Qwen2ForCausalLM", "Qwen2Config", LLAMA, words, LAYERS * LLAMA_LAYER + STREAM + GAINS),
-    # Norms of queries and keys, one of each for all heads: the lengths of heads are free, and gains scale against
-    # each other as rotations let them.
+    # Norms of queries and keys, one of each for all heads: the lengths of heads are free, and gains scale
+    # against each other as rotations let them.
     "qwen3": Case(
         "Qwen3ForCausalLM",
         "Qwen3Config",
@@ -163,8 +163,8 @@ CASES = {
         "FalconForCausalLM", "FalconConfig", {**SHAPE, "vocab_size": TOKENS, "use_cache": False}, words
     ),
     "bloom": Case("BloomForCausalLM", "BloomConfig", {**GPT2, "hidden_size": WIDTH}, words),
-    # Norms behind the sums: each makes a stream of its own, and the last one is read by the head's first layer.
-    # The head's norm scales, as a whole, against the embedding, which is its output layer.
+    # Norms behind the sums: each makes a stream of its own, and the last one is read by the head's first
+    # layer. The head's norm scales, as a whole, against the embedding, which is its output layer.
     "bert": Case(
         "BertForMaskedLM", "BertConfig", BERT, words, LAYERS * (ATTENTION + 2 * STREAM) + GAINS + STREAM
     ),
@@ -193,9 +193,9 @@ CASES = {
         {**BERT, **{f"{name}_token_id": n for n, name in enumerate(("pad", "bos", "eos", "cls", "sep"))}},
         words,
     ),
-    # No biases, relu. Encoder: gains, scores, values, gains, units; decoder: attention to the encoder besides.
-    # One stream, for embeddings are shared; what the encoder says is among the outputs, so that its last gains
-    # are not free.
+    # No biases, relu. Encoder: gains, scores, values, gains, units; decoder: attention to the encoder
+    # besides. One stream, for embeddings are shared; what the encoder says is among the outputs, so that its
+    # last gains are not free.
     "t5": Case(
         "T5ForConditionalGeneration",
         "T5Config",
@@ -325,7 +325,11 @@ CASES = {
         {**STAGES, "hidden_sizes": [8, 12], "num_stages": 2},
         image(32),
     ),
-    "mixtral": Case("MixtralForCausalLM", "MixtralConfig", ROUTED, words),
+    # Which expert a token goes to is not known: a unit has one scale for all of them. In truth each expert
+    # has its own, which is not found.
+    "mixtral": Case(
+        "MixtralForCausalLM", "MixtralConfig", ROUTED, words, LAYERS * LLAMA_LAYER + STREAM + GAINS
+    ),
     "qwen3 with experts": Case(
         "Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**ROUTED, "moe_intermediate_size": 12}, words
     ),
