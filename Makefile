@@ -22,6 +22,10 @@ setup: .venv/ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+.venv/models: .venv/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[models]'
+	touch $@
+
 reproduce: setup
 	$(BIN)/symoptim reproduce invariance
 	$(BIN)/symoptim reproduce table2 --profile quick
@@ -29,7 +33,7 @@ reproduce: setup
 test: setup
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
 
-test-all: setup
+test-all: setup .venv/models
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term -m ''
 
 lint: setup

@@ -16,6 +16,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 WEIGHTS = 10  # at least; fewer count units of small ReLU networks that happen to be dead at all of them
 ROWS = 3  # outputs looked at, times the number of weights
+LARGEST = (
+    1e8  # derivative that is believed: a unit that is constant on all inputs has no deviation to divide by
+)
 
 
 def exact(model: nn.Module) -> nn.Module:
@@ -62,6 +65,8 @@ def true_dimension(model: nn.Module, inputs: Callable[[torch.Generator], tuple[T
     while settings < WEIGHTS or rows < ROWS * size:
         weights = {name: _random(name, tensor, generator) for name, tensor in shapes.items()}
         found = _scaled_jacobian(model, weights, inputs(generator))
+        if not bool(found.abs().max() < LARGEST):
+            continue
         gram += found.T @ found / found.square().sum().clamp(min=1e-300)
         settings, rows = settings + 1, rows + len(found)
     values = torch.linalg.eigvalsh(gram)

@@ -7,42 +7,35 @@ import pytest
 import torch
 from torch import nn
 
-from symmetry.oracle import exact, true_dimension
-from symmetry.zoo import ZOO
+from symmetry.oracle import true_dimension
+from symmetry.zoo import ZOO, caught, for_every_animal, group_of
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.rules.registry import RULES, Context
 
 
-@pytest.mark.parametrize("name", ZOO)
+@for_every_animal
 def test_what_is_found_is_certified(name: str) -> None:
-    make, inputs = ZOO[name]
-    torch.manual_seed(0)
-    model = make().double()
-    arguments = inputs(torch.Generator().manual_seed(2))
-    certificate = certify(discover(model, arguments), model, arguments)
+    model, arguments, _ = caught(name)
+    certificate = certify(group_of(name), model, arguments)
     assert certificate.output_error < 1e-10
     assert certificate.noether_residual < 1e-12
     assert certificate.holds
 
 
 def test_the_eps_of_a_normalization_is_felt_and_measured() -> None:
-    make, inputs = ZOO["arch2 training"]
-    model = make().double()
-    arguments = inputs(torch.Generator().manual_seed(2))
-    spec = discover(model, arguments)
-    certificate = certify(spec, model, arguments)
+    model = ZOO["arch2 training"].make().double()
+    arguments = caught("arch2 training").arguments
+    certificate = certify(discover(model, arguments), model, arguments)
     assert certificate.output_error < 1e-10 < 1e-7 < certificate.eps_error < 0.1
     assert len(certificate.approximate) == 2
     assert all("eps 1e-05" in name for name in certificate.approximate)
 
 
 def test_a_model_is_left_as_it_was() -> None:
-    make, inputs = ZOO["arch2 training"]
-    model = make()
+    model, arguments, _ = caught("arch2 training")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    arguments = tuple(one.float() for one in inputs(torch.Generator().manual_seed(2)))
     certify(discover(model, arguments), model, arguments)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())
@@ -55,9 +48,7 @@ def false_rule(context: Context, form: Form, *_: Any, **__: Any) -> Form:
 
 def test_a_false_rule_is_caught_by_the_certificate_and_by_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "tanh", false_rule)
-    make, inputs = ZOO["mlp, tanh"]
-    model = exact(make())
-    arguments = inputs(torch.Generator().manual_seed(2))
+    model, arguments, inputs = caught("mlp, tanh")
     spec = discover(model, arguments)
     certificate = certify(spec, model, arguments)
     assert not certificate.holds
@@ -67,10 +58,7 @@ def test_a_false_rule_is_caught_by_the_certificate_and_by_the_oracle(monkeypatch
 
 
 def test_a_wrong_exponent_is_caught() -> None:
-    make, inputs = ZOO["mlp"]
-    model = exact(make())
-    arguments = inputs(torch.Generator().manual_seed(2))
-    spec = discover(model, arguments)
+    (model, arguments, _), spec = caught("mlp"), group_of("mlp")
     values = spec.exponents.values.clone()
     values[0] *= 2
     wrong = dataclasses.replace(spec, exponents=spec.exponents._replace(values=values))

@@ -1,19 +1,10 @@
-import torch
-
-from symmetry.zoo import ZOO
+from symmetry.zoo import group_of
 from symoptim.symmetry.describe import kinds, text_of
-from symoptim.symmetry.discover import discover
-from symoptim.symmetry.spec import SymmetrySpec
-
-
-def spec_of(name: str) -> SymmetrySpec:
-    make, inputs = ZOO[name]
-    return discover(make().double(), inputs(torch.Generator().manual_seed(2)))
 
 
 def moved(name: str) -> set[tuple[int, frozenset[str]]]:
     """Kinds of units: how many, and what moves with them."""
-    return {(kind.number, frozenset(map(str, kind.slices))) for kind in kinds(spec_of(name))}
+    return {(kind.number, frozenset(map(str, kind.slices))) for kind in kinds(group_of(name))}
 
 
 def test_units_of_arch1_are_pairs_of_rows_and_a_column() -> None:
@@ -32,7 +23,7 @@ def test_what_moves_in_attention_is_named() -> None:
 
 
 def test_powers_are_shown() -> None:
-    text = text_of(spec_of("arch2 training"))
+    text = text_of(group_of("arch2 training"))
     assert text.startswith("12 rescalings\n")
     assert "hidden.0.norm.running_var entries x a^2" in text
     assert "exact as far as eps is not felt: batch_norm (eps 1e-05) x 2" in text

@@ -41,8 +41,10 @@ def leaf_form(system: System, graph: Graph, leaf: Leaf, ansatz: Ansatz) -> Form:
         Its form.
     """
     shape = tuple(leaf.tensor.shape)
+    if not leaf.tensor.numel():
+        return Form(shape)
     if ansatz == "element" or len(shape) < 2:
-        return Form(shape, (system.fresh(*shape),) if leaf.tensor.numel() else ())
+        return Form(shape, (system.fresh(*shape),))
     users = list(graph.users(leaf.index))
     if len(shape) == 3 and not any(user.name in CONVOLUTIONS for user in users):
         return _stack_of_matrices(system, shape)

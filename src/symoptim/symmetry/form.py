@@ -39,6 +39,11 @@ class Form:
         """Whether nothing is put off."""
         return not self.addends and not self.factors
 
+    @property
+    def has_zeros(self) -> bool:
+        """Whether elements are known to be 0 or infinite."""
+        return any(bool((term == ANYTHING).any()) for term in self.terms)
+
     def bare(self) -> "Form":
         """The same without what is put off."""
         return replace(self, addends=(), factors=())

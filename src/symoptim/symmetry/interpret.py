@@ -4,21 +4,26 @@ An operation without a rule, a rule that cannot tell or fails, a result of the w
 operation touches is pinned. More equations can only make the group smaller, so nothing false is ever found.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
+from symoptim.symmetry.constants import has_plain_sizes, known_values
 from symoptim.symmetry.form import FIXED, Form, anything, fixed
-from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
+from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.pointwise import NONLINEAR
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, CannotTell, Context, Result
 from symoptim.symmetry.system import System
+from symoptim.symmetry.unread import tie_unread
 
+MOVING: tuple[Kind, ...] = ("parameter", "buffer")
 Value = Form | tuple[Any, ...] | None
 
 
@@ -54,52 +59,68 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     Returns:
         What was found.
     """
-    findings = Findings(System())
+    findings = Findings(System(), origins=[(1, ("parameter", ""))])
     values: dict[int, Value] = {}
-    by_tensor: dict[int, str] = {}
+    # Tensors that may not be scaled have no name from the beginning.
+    by_tensor: dict[int, str | None] = dict.fromkeys(
+        sharing(leaf.tensor for leaf in graph.leaves if leaf.kind in MOVING)
+    )
+    forms: dict[int, Form] = {}
     for leaf in graph.in_order_of_use():
         findings.origins.append((findings.system.count, (leaf.name, "")))
-        values[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
+        forms[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
+    known = known_values(graph)
+    tie_unread(findings.system, graph, forms, known)
+    values.update(forms)
     for operation in graph.operations:
         findings.origins.append((findings.system.count, (operation.place, operation.name)))
-        values[operation.index] = _result(findings, operation, values)
+        values[operation.index] = _result(findings, operation, values, known)
     _close(findings, graph, values)
     return findings
 
 
-def _leaf(findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tensor: dict[int, str]) -> Form:
+def _leaf(
+    findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tensor: dict[int, str | None]
+) -> Form:
     tensor = leaf.tensor
-    if leaf.kind in ("parameter", "buffer") and tensor.is_floating_point():
+    # A buffer that is not used now may be used another time: it stays what it is.
+    moves = leaf.kind == "parameter" or (leaf.kind == "buffer" and any(graph.users(leaf.index)))
+    if moves and tensor.is_floating_point():
         first = by_tensor.setdefault(id(tensor), leaf.name)
+        if first is None:
+            return fixed(tensor.shape)
         if first != leaf.name:
             findings.aliases[leaf.name] = first
         else:
             findings.tensors[leaf.name] = leaf_form(findings.system, graph, leaf, ansatz)
             findings.buffers.update({leaf.name} if leaf.kind == "buffer" else ())
         return findings.tensors[first]
-    zero = leaf.kind != "input" and tensor.numel() > 0 and not bool(tensor.any())
+    # A buffer that is zero now may be something else tomorrow.
+    zero = leaf.kind == "constant" and tensor.numel() > 0 and not bool(tensor.any())
     return anything(tensor.shape) if zero else fixed(tensor.shape)
 
 
-def _result(findings: Findings, operation: Operation, values: dict[int, Value]) -> Value:
+def _result(
+    findings: Findings, operation: Operation, values: dict[int, Value], known: Mapping[int, Tensor]
+) -> Value:
     def look_up(argument: Any) -> Any:
         if isinstance(argument, Ref):
-            value = values[argument.index]
+            value = values.get(argument.index)  # what is no tensor is some number
             if isinstance(value, Form) and operation.name not in SEES_DEFERRED:
                 return findings.system.settle(value)
-            return value
+            return math.nan if value is None else value
         if isinstance(argument, list | tuple):
             return [look_up(one) for one in argument]  # pyright: ignore[reportUnknownVariableType]
         return argument
 
     if operation.name == "getitem":
-        whole = values[operation.arguments[0].index]
+        whole = values.get(operation.arguments[0].index)
         return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
-    context = Context(findings.system, operation)
+    context = Context(findings.system, operation, known=known)
     result = _judged(context, arguments, keywords)
-    if result is None and operation.result is not None:
+    if result is None and (operation.result is not None or operation.name not in RULES):
         result = _pinned(findings, operation, [*arguments, *keywords.values()])
     if operation.name in NONLINEAR:
         findings.pinned[operation.name] += 1
@@ -110,16 +131,18 @@ def _result(findings: Findings, operation: Operation, values: dict[int, Value]) 
 
 def _judged(context: Context, arguments: Sequence[Any], keywords: dict[str, Any]) -> Result:
     """What the rule says; None where there is none, or it is not to be trusted."""
-    rule: Callable[..., Result] | None = RULES.get(context.operation.name)
+    name, space = context.operation.name, getattr(context.operation.function, "namespace", "aten")
+    # Others' operations may have the names of torch's.
+    rule: Callable[..., Result] | None = RULES.get(name if space == "aten" else f"{space}::{name}")
     if rule is None:
         return None
     try:
         result = rule(context, *arguments, **keywords)
+        return result if _fits(result, context.operation.result) else None
     except CannotTell:
         return None
     except Exception:  # a use its author did not think of: whatever it is, pinning is right
         return None
-    return result if _fits(result, context.operation.result) else None
 
 
 def _fits(result: Any, expected: Any) -> bool:
@@ -129,8 +152,12 @@ def _fits(result: Any, expected: Any) -> bool:
         return len(pairs) == len(expected) and all(_fits(one, other) for one, other in pairs)  # pyright: ignore
     if not isinstance(expected, Tensor):
         return True
-    if not isinstance(result, Form) or result.shape != tuple(expected.shape):
+    if not has_plain_sizes(expected) or not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
+    if not expected.is_floating_point() and not (
+        result.is_settled and all(bool((t <= FIXED).all()) for t in result.terms)
+    ):
+        return False  # rounding is not homogeneous
     return all(
         term.dim() == len(result.shape)
         and all(size in (1, whole) for size, whole in zip(term.shape, result.shape, strict=True))
@@ -166,8 +193,11 @@ def _close(findings: Findings, graph: Graph, values: dict[int, Value]) -> None:
     for output in graph.outputs:
         for form in _forms(values[output.index]):
             findings.system.pin(form)
+    parts = {operation.index for operation in graph.operations if operation.name == "getitem"}
     for name, value in graph.mutated:
         there = findings.tensors.get(findings.aliases.get(name, name))
         after = values[value.index]
         if there is not None and isinstance(after, Form):
-            findings.system.same(findings.system.settle(after), there)
+            # Statistics of a normalization, which hide a bias before it from all who do not look at them.
+            seen = after.bare() if value.index in parts else findings.system.settle(after)
+            findings.system.same(seen, there)

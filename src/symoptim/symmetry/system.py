@@ -53,6 +53,7 @@ class System:
         terms: list[Tensor] = []
         exponents: list[Exponent] = []
         for form, exponent in factors:
+            _check_settled(form)
             moving = [term for term in form.terms if not bool((term == FIXED).all())]
             terms += [aligned(term, len(shape)) for term in moving]
             exponents += [exponent] * len(moving)
@@ -69,8 +70,6 @@ class System:
 
     def single(self, form: Form) -> Form:
         """The same log-scales, as a single term; nothing may be put off any more."""
-        if not form.is_settled:
-            raise ValueError("settle a form before its scales are looked at")
         return self.combine([(form, 1)], form.shape)
 
     def pin(self, form: Form) -> Form:
@@ -96,6 +95,7 @@ class System:
 
         Elements that are zero are left out.
         """
+        _check_settled(form)
         count = len(form.shape)
         reduced = {axis % count for axis in axes}
         varying = [any(term.shape[axis] > 1 for axis in reduced) for term in form.terms]
@@ -107,6 +107,18 @@ class System:
         if moving:
             rest += self._tied(moving, sorted(reduced))
         return self.single(Form(shape, tuple(rest)))
+
+    def const_each(self, form: Form, axes: Sequence[int]) -> Form:
+        """The same for every term by itself, which is more than enough; terms stay apart.
+
+        Of a stack of matrices no more is lost than by :meth:`const_along`, for index 0 of their columns is
+        fixed; and rows and columns do not become an unknown for each entry.
+        """
+        parts = [self.const_along(Form(form.shape, (term,)), axes) for term in form.terms]
+        shape = tuple(
+            1 if axis in {a % len(form.shape) for a in axes} else n for axis, n in enumerate(form.shape)
+        )
+        return Form(shape, tuple(term for part in parts for term in part.terms))
 
     def _tied(self, terms: Sequence[Tensor], reduced: Sequence[int]) -> list[Tensor]:
         """Require that the sum of terms does not vary along axes; the terms at one place of them."""
@@ -144,6 +156,11 @@ class System:
         if form.addends:
             return self.settle(form)
         return self.settle(replace(form, factors=_varying(form, form.factors, axes)))
+
+
+def _check_settled(form: Form) -> None:
+    if not form.is_settled:
+        raise ValueError("settle a form before its scales are looked at")
 
 
 def _varying(form: Form, deferred: Sequence[Deferred], axes: Sequence[int]) -> tuple[Deferred, ...]:

@@ -1,17 +1,16 @@
 """Sums, products and powers."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import torch
 
 from symoptim.symmetry.form import Deferred, Form, anything, fixed
-from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
+from symoptim.symmetry.rules.registry import Context, Result, rule
 from symoptim.symmetry.system import Exponent
 from symoptim.symmetry.tensors import aligned
-
-LARGEST_DENOMINATOR = 1000
 
 
 def plus(context: Context, form: Form, other: Form) -> Form:
@@ -35,12 +34,20 @@ def _add(context: Context, one: Any, other: Any, alpha: float = 1) -> Result:
     if number == 0:
         return form
     form = context.system.settle(form)
-    return form if context.nearly_zero(number) else context.system.pin(form)
+    return form if context.is_guard(number * alpha, form) else context.system.pin(form)
 
 
 @rule("maximum", "minimum", "fmax", "fmin")
 def _maximum(context: Context, one: Form, other: Form) -> Result:
     return context.system.same(one, other)
+
+
+def pinned(context: Context, *arguments: Any) -> Form:
+    """Form of what is made of arguments that cannot scale."""
+    for argument in arguments:
+        if isinstance(argument, Form):
+            context.system.pin(argument)
+    return fixed(context.shape)
 
 
 @rule("mul", sees_deferred=True)
@@ -51,7 +58,7 @@ def _mul(context: Context, one: Any, other: Any) -> Result:
 @rule("div", "true_divide", sees_deferred=True)
 def _div(context: Context, one: Any, other: Any, **keywords: Any) -> Result:
     if keywords.get("rounding_mode"):
-        raise CannotTell
+        return pinned(context, one, other)
     return _product(context, (one, 1), (other, -1))
 
 
@@ -66,9 +73,10 @@ def _product(context: Context, *factors: tuple[Any, Exponent]) -> Form:
 @rule("pow")
 def _pow(context: Context, base: Any, exponent: Any) -> Result:
     if not isinstance(base, Form) or not isinstance(exponent, int | float):
-        raise CannotTell
-    power = Fraction(exponent).limit_denominator(LARGEST_DENOMINATOR)
-    return context.system.combine([(base, power)], context.shape)
+        return pinned(context, base, exponent)
+    if exponent == 0:
+        return fixed(context.shape)  # one, even of zero
+    return context.system.combine([(base, Fraction(exponent))], context.shape)
 
 
 @rule("sqrt")
@@ -98,19 +106,24 @@ def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
 
 
 def lifted(value: Any) -> Form:
-    """A tensor or a number as a form; zero and minus infinity fit any scale."""
+    """A tensor or a number as a form; zero and infinity fit any scale."""
     if isinstance(value, Form):
         return value
-    return anything(()) if value == 0 or abs(value) >= LARGE else fixed(())
+    return anything(()) if value == 0 or math.isinf(value) else fixed(())
 
 
 LARGE = 1e30
-"""Numbers from here on stand for infinity in masks."""
+"""Nothing that is added to a number of this size is seen."""
 
 
 @rule("masked_fill", sees_deferred=True)
 def _masked_fill(context: Context, form: Form, mask: Form, value: Any) -> Result:
     if isinstance(value, int | float) and value <= -LARGE and form.shape == context.shape:
-        return form  # minus infinity stays what it is, whatever is added to it
+        # Minus infinity stays what it is, whatever is added to it; by a factor only if it is truly infinite.
+        return form if math.isinf(value) else _pinned_but_for_addends(context, form)
     filled = context.system.same(context.system.settle(form), lifted(value))
     return Form(context.shape, filled.terms)
+
+
+def _pinned_but_for_addends(context: Context, form: Form) -> Form:
+    return replace(context.system.pin(replace(form, addends=())), addends=form.addends)

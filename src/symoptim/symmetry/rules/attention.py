@@ -3,8 +3,9 @@
 from typing import Any
 
 from symoptim.symmetry.form import Form
-from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
+from symoptim.symmetry.rules.registry import Context, Result, rule
 from symoptim.symmetry.system import move
+from symoptim.symmetry.tensors import broadcast_shape
 
 
 @rule("softmax", "_softmax", "_safe_softmax", sees_deferred=True)
@@ -32,10 +33,9 @@ def _attention(
     query, value = system.settle(query), system.settle(value)
     key = system.blind_to(key, [-2])  # softmax(q (k + c)) = softmax(q k)
     query, key, value = (system.const_along(form, [-2]) for form in (query, key, value))
-    if key.shape[-3:-2] != query.shape[-3:-2]:
-        if not enable_gqa:
-            raise CannotTell
+    if enable_gqa and key.shape[-3] != query.shape[-3]:
         times = query.shape[-3] // key.shape[-3]
         key, value = (move(form, lambda ids: ids.repeat_interleave(times, -3)) for form in (key, value))
-    system.pin(system.combine([(query, 1), (key, 1)], query.shape))
+    scores = broadcast_shape(query.shape, key.shape)  # heads may share a key
+    system.pin(system.combine([(query, 1), (key, 1)], scores))
     return Form(context.shape, value.terms)

@@ -1,23 +1,41 @@
 """Joining, cutting and looking up: where elements go is known, or their scale may not depend on it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from symoptim.symmetry.form import ANYTHING, Deferred, Form, fixed
+from symoptim.symmetry.form import ANYTHING, Deferred, Form, anything, fixed
 from symoptim.symmetry.rules.arithmetic import lifted
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import move
 from symoptim.symmetry.tensors import squeezed
 
 
-@rule("cat", "concat", "concatenate")
+@rule("cat", "concat", "concatenate", sees_deferred=True)
 def _cat(context: Context, forms: Sequence[Form], axis: int = 0) -> Result:
     there = [form for form in forms if form.shape != (0,)]  # torch lets empty ones pass
-    return _joined(context, torch.cat([context.system.single(form).ids() for form in there], dim=axis))
+
+    def joined(parts: Sequence[Form]) -> Form:
+        return _joined(context, torch.cat([context.system.single(part).ids() for part in parts], dim=axis))
+
+    def alone(number: int, part: Deferred, others: Callable[[Sequence[int]], Form]) -> Deferred:
+        """What is put off in one of them, of which the others have nothing."""
+        spread = [torch.full(form.shape, -1) for form in there]
+        spread[number] = part.spread.expand(there[number].shape)
+        forms = [others(form.shape) for form in there]
+        return Deferred(
+            squeezed(torch.cat(spread, dim=axis)),
+            lambda: joined([*forms[:number], part.merge(), *forms[number + 1 :]]),
+        )
+
+    addends = [alone(k, part, anything) for k, form in enumerate(there) for part in form.addends]
+    factors = [alone(k, part, fixed) for k, form in enumerate(there) for part in form.factors]
+    bare = joined([form.bare() for form in there])
+    return replace(bare, addends=tuple(addends), factors=tuple(factors))
 
 
 @rule("stack")
@@ -61,6 +79,9 @@ def _pad(context: Context, form: Form, around: Sequence[int], *rest: Any, **keyw
 
 @rule("embedding")
 def _embedding(context: Context, weight: Form, places: Form, *_: Any, **__: Any) -> Result:
+    known = context.value(context.operation.arguments[1])
+    if known is not None:
+        return move(weight, lambda ids: ids[known.cpu()])
     system, shape = context.system, context.shape
     lengths = tuple(term for term in weight.terms if term.shape[1] == 1 and term.shape[0] > 1)
     others = tuple(term for term in weight.terms if term.shape[1] > 1 or term.shape[0] == 1)
@@ -74,27 +95,46 @@ def _embedding(context: Context, weight: Form, places: Form, *_: Any, **__: Any)
 
     spread = torch.arange(number).reshape(*shape[:-1], 1)
     factors = (Deferred(spread, merge),) if lengths else ()
-    return Form(shape, _trailing(row, shape, 1), factors=factors)
+    return Form(shape, tuple(_widened(row, shape, 0, 1)), factors=factors)
 
 
-@rule("index")
+@rule("index", "_unsafe_index", sees_deferred=True)
 def _index(context: Context, form: Form, places: Sequence[Form | None]) -> Result:
+    known = [context.value(place) for place in context.operation.arguments[1]]
+    if all((one is None) == (place is None) for one, place in zip(known, places, strict=True)):
+        where = [None if one is None else one.cpu() for one in known]
+        return move(form, lambda ids: context.operation.function(ids, where))
     axes = [axis for axis, place in enumerate(places) if place is not None]
-    if axes != list(range(len(axes))):
-        raise CannotTell
-    tied = context.system.const_along(form, axes)
-    return Form(context.shape, _trailing(tied, context.shape, len(form.shape) - len(axes)))
+    before, after = axes[0], len(form.shape) - axes[-1] - 1
+    looked_up = len(context.shape) - before - after
+    if len(axes) != axes[-1] - before + 1 or looked_up != max(len(place.shape) for place in places if place):
+        raise CannotTell  # places of axes that are apart, or a mask over several axes
+    tied = context.system.const_each(context.system.settle(form), axes)
+    return Form(context.shape, tuple(_widened(tied, context.shape, before, after)))
 
 
-def _trailing(tied: Form, shape: tuple[int, ...], kept: int) -> tuple[Tensor, ...]:
-    """Terms whose last axes are those of a result, the first ones anything."""
-    before = [1] * (len(shape) - kept)
-    return tuple(term.reshape(before + list(term.shape[len(term.shape) - kept :])) for term in tied.terms)
+def _widened(tied: Form, shape: tuple[int, ...], before: int, after: int) -> Iterator[Tensor]:
+    """Terms of a result whose first and last axes are those of a form, and all between looked up."""
+    for term in tied.terms:
+        last = term.shape[len(term.shape) - after :] if after else ()
+        yield term.reshape(*term.shape[:before], *[1] * (len(shape) - before - after), *last)
 
 
-@rule("gather")
+@rule("index_select", sees_deferred=True)
+def _index_select(context: Context, form: Form, axis: int, places: Form) -> Result:
+    known = context.value(context.operation.arguments[2])
+    if known is not None:
+        return move(form, lambda ids: ids.index_select(axis, known.cpu()))
+    tied = context.system.const_along(context.system.settle(form), [axis])
+    return Form(context.shape, tied.terms)
+
+
+@rule("gather", sees_deferred=True)
 def _gather(context: Context, form: Form, axis: int, places: Form, **_: Any) -> Result:
-    tied = context.system.const_along(form, [axis])
+    known = context.value(context.operation.arguments[2])
+    if known is not None:
+        return move(form, lambda ids: ids.gather(axis, known.cpu()))
+    tied = context.system.const_along(context.system.settle(form), [axis])
     if any(
         size not in (1, wanted)
         for term in tied.terms
@@ -113,10 +153,12 @@ def _index_put(
     accumulate: bool = False,
     *_: Any,
 ) -> Result:
-    axes = [axis for axis, place in enumerate(places) if place is not None]
-    if axes != list(range(len(axes))):
-        raise CannotTell
     system = context.system
+    if math.prod(values.shape) == 1:  # the same for all places, wherever they are
+        return system.same(form, move(values, lambda ids: ids.reshape(())))
+    axes = [axis for axis, place in enumerate(places) if place is not None]
+    if axes != list(range(len(axes))) or any(len(place.shape) > 1 for place in places if place):
+        raise CannotTell  # also of a mask over several axes, whose order of elements is not known
     tied = system.const_along(form, axes)
     kept = len(form.shape) - len(axes)
     lead = range(max(0, len(values.shape) - kept))
@@ -128,12 +170,13 @@ def _index_put(
 
 @rule("scatter_add", "index_add", "scatter", "index_copy")
 def _scattered(
-    context: Context, form: Form, axis: int, places: Form, values: Any, *_: Any, **__: Any
+    context: Context, form: Form, axis: int, places: Form, values: Any, alpha: float = 1
 ) -> Result:
-    if not isinstance(values, Form):
-        raise CannotTell
     system = context.system
-    tied, written = system.const_along(form, [axis]), system.const_along(values, [axis])
+    tied = system.const_along(form, [axis])
+    if not isinstance(values, Form):
+        return Form(form.shape, system.same(tied, lifted(values)).terms)
+    written = system.const_along(values, [axis])
     if any(
         term.shape[other] > 1
         for term in written.terms

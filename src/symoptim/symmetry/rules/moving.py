@@ -2,17 +2,18 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import Form
-from symoptim.symmetry.rules.registry import Context, Result, rule
+from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import move
 
 # Not as_strided: ids have other strides than the elements they stand for.
 WHOLE = (
     "permute transpose t unsqueeze squeeze expand slice select diagonal unfold flip roll repeat "
     "repeat_interleave movedim narrow pixel_shuffle pixel_unshuffle channel_shuffle flatten unflatten "
-    "swapaxes tile numpy_T mT mH broadcast_to index_select"
+    "swapaxes tile numpy_T mT mH broadcast_to"
 ).split()
 PARTS = ("split", "split_with_sizes", "unbind", "chunk", "tensor_split")
 
@@ -23,7 +24,9 @@ def _whole(context: Context, form: Form, *arguments: Any, **keywords: Any) -> Re
 
 
 @rule("view", "_unsafe_view", "reshape", sees_deferred=True)
-def _view(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+def _view(context: Context, form: Form, *arguments: Any, **_: Any) -> Result:
+    if any(isinstance(argument, torch.dtype) for argument in arguments):
+        raise CannotTell  # the same bits read as numbers of another type
     # Ids are broadcast, so that a view of them may need a copy.
     return move(form, lambda ids: ids.reshape(context.shape))
 

@@ -5,12 +5,16 @@ not felt.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from symoptim.symmetry.form import Form, fixed
-from symoptim.symmetry.rules.registry import Context, Result, rule
-from symoptim.symmetry.system import move
+import torch
+
+from symoptim.symmetry.form import Deferred, Form, fixed
+from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
+from symoptim.symmetry.system import System, move
+from symoptim.symmetry.tensors import aligned
 
 
 def _affine(
@@ -20,11 +24,16 @@ def _affine(
 
     def placed(form: Form) -> Form:
         before = len(shape) - len(form.shape) - after
-        moved = move(form, lambda ids: ids.reshape([1] * before + list(ids.shape) + [1] * after))
+        settled = context.system.settle(form)
+        moved = move(settled, lambda ids: ids.reshape([1] * before + list(ids.shape) + [1] * after))
         return Form(shape, moved.terms)
 
     result = placed(gain) if gain is not None else fixed(shape)
     return context.system.same(result, placed(shift)) if shift is not None else result
+
+
+def _inverse(system: System, scale: Form) -> Form:
+    return system.combine([(scale, -1)], scale.shape)
 
 
 def _note(context: Context, eps: float | None) -> None:
@@ -43,14 +52,13 @@ def _layer_norm(
     *_: Any,
 ) -> Result:
     axes = range(-len(normalized), 0)
-    seen = form if form.factors else context.system.blind_to(form, axes)
-    context.system.const_along(context.system.normalized_by(seen, axes), axes)
+    system, returns_statistics = context.system, context.operation.name == "native_layer_norm"
+    form = system.settle(form) if returns_statistics else form
+    seen = form if form.factors else system.blind_to(form, axes)
+    scale = system.const_along(system.normalized_by(seen, axes), axes)
     _note(context, eps)
     result = _affine(context, form.shape, gain, shift, 0)
-    if context.operation.name == "layer_norm":
-        return result
-    mean, deviation = context.operation.result[1:]
-    return result, fixed(mean.shape), fixed(deviation.shape)
+    return (result, scale, _inverse(system, scale)) if returns_statistics else result
 
 
 @rule("rms_norm", "_fused_rms_norm", sees_deferred=True)
@@ -62,15 +70,15 @@ def _rms_norm(
     eps: float | None = None,
 ) -> Result:
     axes = range(-len(normalized), 0)
-    context.system.const_along(context.system.normalized_by(form, axes), axes)
+    system, returns_statistics = context.system, context.operation.name == "_fused_rms_norm"
+    form = system.settle(form) if returns_statistics else form
+    scale = system.const_along(system.normalized_by(form, axes), axes)
     _note(context, eps or 1e-7)  # without one torch takes the rounding of the type
     result = _affine(context, form.shape, gain, None, 0)
-    if context.operation.name == "rms_norm":
-        return result
-    return result, fixed(context.operation.result[1].shape)
+    return (result, _inverse(system, scale)) if returns_statistics else result
 
 
-@rule("group_norm")
+@rule("group_norm", sees_deferred=True)
 def group_norm(
     context: Context,
     form: Form,
@@ -83,7 +91,8 @@ def group_norm(
     """Form of a group norm of ``(images, channels, ...)``."""
     count, channels = form.shape[:2]
     apart = move(form, lambda ids: ids.reshape(count, groups, channels // groups, *form.shape[2:]))
-    context.system.const_along(apart, range(2, len(apart.shape)))
+    together = range(2, len(apart.shape))
+    context.system.const_along(context.system.blind_to(apart, together), together)
     _note(context, eps)
     return _affine(context, form.shape, gain, shift, len(form.shape) - 2)
 
@@ -100,12 +109,12 @@ def _group_norm_recorded(
     groups: int,
     eps: float,
 ) -> Result:
-    _, mean, deviation = context.operation.result
-    result = group_norm(context, form, groups, gain, shift, eps)
-    return result, fixed(mean.shape), fixed(deviation.shape)
+    apart = move(form, lambda ids: ids.reshape(count, groups, -1))
+    scale = move(context.system.const_along(apart, [2]), lambda ids: ids.reshape(count, groups))
+    return group_norm(context, form, groups, gain, shift, eps), scale, _inverse(context.system, scale)
 
 
-@rule("instance_norm")
+@rule("instance_norm", sees_deferred=True)
 def _instance_norm(
     context: Context,
     form: Form,
@@ -122,7 +131,8 @@ def _instance_norm(
         if statistic is not None:
             context.system.pin(statistic)
             context.system.pin(form)
-    context.system.const_along(form, range(2, len(form.shape)))
+    image = range(2, len(form.shape))
+    context.system.const_along(context.system.blind_to(form, image), image)
     _note(context, eps)
     return _affine(context, form.shape, gain, shift, len(form.shape) - 2)
 
@@ -133,23 +143,33 @@ def _batch_norm_training(
     form: Form,
     gain: Form | None,
     shift: Form | None,
-    mean: Form,
-    variance: Form,
-    training: bool,
-    momentum: float,
-    eps: float,
+    *rest: Any,
 ) -> Result:
-    system, channels = context.system, form.shape[1]
+    *running, training, _, eps = rest
+    if not training:
+        raise CannotTell
+    system = context.system
     batch = [0, *range(2, len(form.shape))]
-    # A bias before it is subtracted again: its scale is free.
-    tied = system.const_along(system.blind_to(form, batch), batch)
+
+    def channels(seen: Form) -> Form:
+        return move(system.const_along(seen, batch), lambda ids: ids.reshape(-1))
+
+    # A bias before it is subtracted again: its scale is free, as long as nobody looks at the mean.
+    scale = channels(system.blind_to(form, batch))
+    bias = (
+        (Deferred(torch.arange(form.shape[1]), lambda: channels(system.settle(form))),)
+        if form.addends
+        else ()
+    )
     _note(context, eps)
-    scale = move(tied, lambda ids: ids.reshape(channels))
-    running_mean = system.same(scale, mean)  # statistics follow the features they are of
-    running_variance = system.same(system.combine([(scale, 2)], scale.shape), variance)
     result = _affine(context, form.shape, gain, shift, len(form.shape) - 2)
-    inverse = system.combine([(scale, -1)], scale.shape)
-    return result, scale, inverse, running_mean, running_variance
+    found = (result, replace(scale, addends=bias), _inverse(system, scale))
+    if not running:
+        return found
+    mean, variance = map(system.settle, running)
+    following = system.same(scale, mean)  # statistics follow the features they are of
+    squared = system.same(system.combine([(scale, 2)], scale.shape), variance)
+    return *found, replace(following, addends=bias), squared
 
 
 @rule("_native_batch_norm_legit_no_training")
@@ -168,6 +188,8 @@ def _batch_norm_evaluation(
     def placed(one: Form) -> Form:
         return move(one, lambda ids: ids.reshape(1, -1, *[1] * after))
 
+    if variance.has_zeros:
+        raise CannotTell  # all that is left is eps
     _note(context, eps)
     centered = system.same(form, placed(mean))
     factors: list[tuple[Form, int | Fraction]] = [(centered, 1), (placed(variance), Fraction(-1, 2))]
@@ -192,9 +214,11 @@ def _batch_norm_recorded(
 
 @rule("_weight_norm", "_weight_norm_interface")
 def _weight_norm(context: Context, direction: Form, length: Form, axis: int = 0) -> Result:
-    others = [other for other in range(len(direction.shape)) if other != axis % len(direction.shape)]
-    context.system.const_along(direction, others)
-    result = Form(direction.shape, context.system.single(length).terms)
+    axes = len(direction.shape)
+    # An axis of -1 is none: the norm of all.
+    scale = context.system.const_along(direction, [other for other in range(axes) if other != axis])
+    terms = context.system.single(length).terms
+    result = Form(direction.shape, tuple(aligned(term, axes) for term in terms))
     if context.operation.name == "_weight_norm":
         return result
-    return result, fixed(length.shape)
+    return result, scale

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import Form, anything, fixed
@@ -11,14 +12,15 @@ from symoptim.symmetry.rules.registry import Context, Result, rule
 
 COPIES = "clone alias detach _to_copy to contiguous lift_fresh_copy lift_fresh".split()
 HOMOGENEOUS = (
-    "relu leaky_relu neg abs dropout native_dropout alpha_dropout feature_dropout tril triu rrelu "
+    "relu leaky_relu neg abs dropout native_dropout feature_dropout tril triu rrelu "
     "rrelu_with_noise rrelu_with_noise_functional positive real"
 ).split()
 NONLINEAR = (
     "gelu silu sigmoid tanh exp log elu selu celu softplus softshrink hardshrink threshold hardtanh relu6 "
     "hardswish hardsigmoid mish sin cos erf log1p expm1 logsumexp logit cross_entropy_loss nll_loss "
     "nll_loss_forward nll_loss2d_forward log_softmax _log_softmax log_sigmoid atan asin acos sinh cosh "
-    "exp2 log2 round floor ceil mse_loss _local_scalar_dense"
+    "exp2 log2 round floor ceil mse_loss floor_divide remainder fmod histc bincount searchsorted bucketize "
+    "_local_scalar_dense"
 ).split()
 # They see no scale at all: signs, shapes, and what is made from nothing.
 SCALE_FREE = (
@@ -32,7 +34,11 @@ ZEROS = "zeros zeros_like new_zeros".split()
 
 @rule(*COPIES, sees_deferred=True)
 def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
-    return form
+    result = context.operation.result
+    if result.dtype == torch.bool:
+        context.system.settle(form)
+        return fixed(context.shape)  # only whether it is zero
+    return form if result.is_floating_point() or result.is_complex() else context.system.pin(form)
 
 
 @rule(*HOMOGENEOUS)
@@ -83,7 +89,7 @@ def _clamp(context: Context, form: Form, *bounds: Any, **named: Any) -> Result:
     for bound in (*bounds, *named.values()):
         if isinstance(bound, Form):
             form = context.system.same(form, bound)
-        elif bound is not None and not context.nearly_zero(bound):
+        elif bound is not None and not context.is_guard(bound, form):
             return context.system.pin(form)
     return form
 

@@ -6,14 +6,14 @@ operation returns several tensors; None for what is no tensor). If it cannot tel
 :class:`CannotTell`: everything the operation touches is then pinned, which is always right.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from symoptim.symmetry.form import Form
-from symoptim.symmetry.graph import Operation
+from symoptim.symmetry.graph import Operation, Ref
 from symoptim.symmetry.system import System
 
 Result = Form | tuple[Form | None, ...] | None
@@ -33,6 +33,8 @@ class Context:
     operation: Operation
     approximations: list[float] = field(default_factory=list[float])
     """Constants that break exactness, such as the eps of a normalization."""
+    known: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
+    """Values that never change, by number."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -41,11 +43,21 @@ class Context:
         first = result if isinstance(result, Tensor) else result[0]
         return tuple(first.shape)
 
-    def nearly_zero(self, constant: float) -> bool:
-        """Whether a constant that is added is zero, or so small that it is meant to guard a division."""
-        if constant and abs(constant) <= LARGEST_EPS:
+    def value(self, argument: Any) -> Tensor | None:
+        """What an argument of the operation, as it stands in the graph, always is; None where it varies."""
+        return self.known.get(argument.index) if isinstance(argument, Ref) else None
+
+    def is_guard(self, constant: float, form: Form) -> bool:
+        """Whether a constant that is added is zero, or so small that it is meant to guard a division.
+
+        Next to elements that are zero no constant is small.
+        """
+        if constant == 0:
+            return True
+        guards = abs(constant) <= LARGEST_EPS and not form.has_zeros
+        if guards:
             self.approximations.append(float(constant))
-        return abs(constant) <= LARGEST_EPS
+        return guards
 
 
 LARGEST_EPS = 1e-4

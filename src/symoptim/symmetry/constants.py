@@ -1,0 +1,72 @@
+"""Values that depend on no input and no weight: places that are looked up, most of all."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
+
+LARGEST = 1_000_000
+"""Elements of a value that is worth knowing: places are few, masks of long texts are many."""
+NOT_WRITTEN = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
+
+
+def has_plain_sizes(tensor: Tensor) -> bool:
+    """Whether no size of it depends on values."""
+    return all(type(size) is int for size in tensor.shape)
+
+
+def known_values(graph: Graph) -> dict[int, Tensor]:
+    """What can be computed beforehand, by number of the value.
+
+    Args:
+        graph: of the model.
+
+    Returns:
+        Constants, integer buffers that nobody writes to, and what is made of them alone.
+    """
+    written = {name for name, _ in graph.mutated}
+    values = {
+        leaf.index: leaf.tensor for leaf in graph.leaves if leaf.name not in written and _is_constant(leaf)
+    }
+    for operation in graph.operations:
+        value = _computed(operation, values)
+        if value is not None:
+            values[operation.index] = value
+    return values
+
+
+def _is_constant(leaf: Leaf) -> bool:
+    """Whether its values are there and never change; buffers of real numbers may be rescaled."""
+    tensor = leaf.tensor
+    if tensor.device.type == "meta" or type(tensor) is not Tensor or tensor.numel() > LARGEST:
+        return False
+    whole = not tensor.is_floating_point() and not tensor.is_complex()
+    return leaf.kind == "constant" or (leaf.kind == "buffer" and whole)
+
+
+def _computed(operation: Operation, values: Mapping[int, Tensor]) -> Tensor | None:
+    """The value of an operation on known values, if it is always the same."""
+
+    def value(argument: Any) -> Any:
+        return values[argument.index] if isinstance(argument, Ref) else argument
+
+    given = (operation.arguments, dict(operation.keywords))
+    tags = getattr(operation.function, "tags", (torch.Tag.nondeterministic_seeded,))
+    if (
+        not isinstance(operation.result, Tensor)
+        or operation.name in NOT_WRITTEN
+        or torch.Tag.nondeterministic_seeded in tags
+        or any(isinstance(one, Ref) and one.index not in values for one in tree_leaves(given))
+        or not has_plain_sizes(operation.result)
+        or operation.result.numel() > LARGEST
+    ):
+        return None
+    try:
+        arguments, keywords = tree_map(value, given)
+        return operation.function(*arguments, **keywords)
+    except Exception:  # whatever it is: the value stays unknown
+        return None

@@ -1,0 +1,324 @@
+"""Uses of operations that are easy to get wrong: what is found has to be true, at whatever cost."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - as everybody does
+from torch import Tensor, nn
+
+from symmetry.soundness import changes
+from symoptim.symmetry.discover import discover
+from symoptim.symmetry.spec import SymmetrySpec
+
+
+class Function(nn.Module):
+    """A function of the module itself and an input, with parameters ``p0``, ``p1`` ... of these shapes."""
+
+    def __init__(self, function: Callable[..., Any], *shapes: tuple[int, ...], **buffers: Tensor) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(3)
+        for number, shape in enumerate(shapes):
+            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+            self.register_parameter(f"p{number}", nn.Parameter(drawn))
+        for name, buffer in buffers.items():
+            self.register_buffer(name, buffer)
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(self, *inputs)
+
+
+def inputs() -> tuple[Tensor]:
+    return (torch.randn(5, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64),)
+
+
+def sound(model: nn.Module, arguments: tuple[Any, ...] | None = None) -> SymmetrySpec:
+    """The group of a model, which has to leave its outputs unchanged."""
+    arguments = inputs() if arguments is None else arguments
+    spec = discover(model, arguments)
+    assert not changes(spec, model, arguments)
+    return spec
+
+
+def hidden(m: Any, x: Tensor) -> Tensor:
+    """Units that may be scaled, four of them."""
+    return F.relu(x @ m.p0)
+
+
+HIDDEN = ((4, 4), (4, 4))  # weights of hidden units, and of what reads them
+
+CASES: dict[str, Callable[[Any, Tensor], Any]] = {
+    "a power of zero of zeros is one": lambda m, x: (torch.zeros(5, 4).double() ** 0 + hidden(m, x)) @ m.p1,
+    "a power of zero is one": lambda m, x: (hidden(m, x) ** 0 + hidden(m, x)) @ m.p1,
+    "an exponent is not rounded": lambda m, x: hidden(m, x) ** 0.1234567 @ m.p1,
+    "zeros plus a small number are not zero": lambda m, x: (
+        (hidden(m, x) / (torch.zeros(5, 4).double() + 1e-5)) @ m.p1
+    ),
+    "zeros clamped by a small number are not zero": lambda m, x: (
+        (hidden(m, x) / torch.zeros(5, 4).double().clamp(min=1e-5)) @ m.p1
+    ),
+    "a small number may be multiplied": lambda m, x: torch.add(hidden(m, x), 1e-5, alpha=1e5) @ m.p1,
+    "a variance of zeros leaves the eps": lambda m, x: F.batch_norm(
+        hidden(m, x), torch.zeros(4).double(), torch.zeros(4).double()
+    ),
+    "a large number is not infinite": lambda m, x: hidden(m, x).masked_fill(x > 0, -1e30) @ m.p1,
+    "a large positive number is not infinite": lambda m, x: torch.where(x > 0, hidden(m, x), 1e30) @ m.p1,
+    "a large number is not infinite behind a sum": lambda m, x: (
+        (x @ m.p0 + m.p1[0]).masked_fill(x > 0, -1e30).sum(1)
+    ),
+    "minus infinity": lambda m, x: F.relu(hidden(m, x).masked_fill(x > 0, -math.inf)) @ m.p1,
+    "a cast to integers": lambda m, x: (hidden(m, x) * 10).long().double() @ m.p1,
+    "a cast to truth values": lambda m, x: hidden(m, x).bool().double() @ m.p1,
+    "a sum of integers": lambda m, x: (hidden(m, x) * 10).detach().sum(0, dtype=torch.long).double() @ m.p1,
+    "bits of another type": lambda m, x: hidden(m, x).view(torch.int64).double() @ m.p1,
+    "bits of another floating type": lambda m, x: (
+        hidden(m, x).half().view(torch.bfloat16).double().nan_to_num(0).clamp(-1, 1) @ m.p1
+    ),
+    "rounding": lambda m, x: (hidden(m, x) * 10).round() @ m.p1,
+    "division rounded": lambda m, x: torch.div(hidden(m, x), 0.1, rounding_mode="floor") @ m.p1,
+    "remainder": lambda m, x: torch.remainder(hidden(m, x), 0.5) @ m.p1,
+    "alpha dropout": lambda m, x: F.alpha_dropout(hidden(m, x), 0.5, training=True) @ m.p1,
+    "feature alpha dropout": lambda m, x: F.feature_alpha_dropout(hidden(m, x), 0.5, training=True) @ m.p1,
+    "dropout": lambda m, x: F.dropout(hidden(m, x), 0.5, training=True) @ m.p1,
+    "rrelu": lambda m, x: F.rrelu(x @ m.p0, training=True) @ m.p1,
+    "a negative slope": lambda m, x: F.leaky_relu(x @ m.p0, -2.0) @ m.p1,
+    "a slope that is a weight": lambda m, x: F.prelu(x @ m.p0, m.p1[0]) @ m.p1,
+    "a tensor as exponent": lambda m, x: hidden(m, x).abs() ** m.p1[0],
+    "a tensor to the power": lambda m, x: 2 ** hidden(m, x) @ m.p1,
+    "bounds that scale": lambda m, x: hidden(m, x).clamp(min=m.p1[0], max=m.p1[1]) @ m.p1,
+    "bounds zero and six": lambda m, x: (x @ m.p0).clamp(0, 6) @ m.p1,
+    "a bound from data": lambda m, x: hidden(m, x).clamp(min=m.p1[0, 0].item()) @ m.p1,
+    "a number from data": lambda m, x: (hidden(m, x) + m.p1[0, 0].item()) @ m.p1,
+    "a factor from data": lambda m, x: (hidden(m, x) * m.p1[0, 0].item()) @ m.p1,
+    "filled from data": lambda m, x: hidden(m, x) + torch.full((4,), m.p1[0, 0].item()).double(),
+    "norm of order zero": lambda m, x: torch.linalg.vector_norm(hidden(m, x), 0, dim=1) + m.p1.sum(),
+    "norm of order minus one": lambda m, x: torch.linalg.vector_norm(x @ m.p0, -1, dim=1) / m.p1.norm(),
+    "norm of order infinity": lambda m, x: torch.linalg.vector_norm(x @ m.p0, math.inf, dim=1) / m.p1.norm(),
+    "products along an axis": lambda m, x: hidden(m, x).prod(1, keepdim=True) @ m.p1[:1],
+    "running products": lambda m, x: hidden(m, x).cumprod(1) @ m.p1,
+    "logsumexp": lambda m, x: hidden(m, x).logsumexp(0) @ m.p1,
+    "equality": lambda m, x: (hidden(m, x) == m.p1[0]).double() + hidden(m, x) @ m.p1,
+    "comparison of equals": lambda m, x: torch.where(hidden(m, x) > m.p1[0], 1.0, 0.0),
+    "scatter that multiplies": lambda m, x: hidden(m, x).scatter(
+        0, torch.zeros(1, 4, dtype=torch.long), m.p1[:1], reduce="multiply"
+    ),
+    "scatter that reduces": lambda m, x: hidden(m, x).scatter_reduce(
+        0, torch.zeros(1, 4, dtype=torch.long), m.p1[:1], "prod"
+    ),
+    "scatter of a number": lambda m, x: (
+        hidden(m, x).scatter(0, torch.zeros(1, 4, dtype=torch.long), 1.0) @ m.p1
+    ),
+    "index_put by a mask of two axes": lambda m, x: (
+        torch.zeros(4, 4).double().index_put((torch.eye(4, dtype=torch.bool).flip(0),), m.p0[0]) @ m.p1
+    ),
+    "index_put that adds": lambda m, x: (
+        hidden(m, x).index_put((torch.tensor([0, 0]),), m.p1[:2], accumulate=True) @ m.p1
+    ),
+    "a mask of two axes": lambda m, x: m.p0[torch.eye(4, dtype=torch.bool)] * (x @ m.p1),
+    "a mask of one axis": lambda m, x: x @ m.p0[torch.tensor([True, False, True, True])].sum(0) * m.p1.sum(),
+    "a computed gain of a layer norm": lambda m, x: (
+        F.layer_norm(x @ m.p0, (4,), m.p1[0] + m.p1[1, 1], m.p1[2], 1e-30) @ m.p1
+    ),
+    "a computed shift of a layer norm": lambda m, x: (
+        F.layer_norm(x @ m.p0, (4,), m.p1[0], m.p1[2] + m.p1[3, 3], 1e-30) @ m.p0
+    ),
+    "a computed gain of an rms norm": lambda m, x: F.rms_norm(x, (4,), m.p1[0] + m.p1[1, 1], 1e-30) @ m.p0,
+    "a computed gain of a batch norm": lambda m, x: F.batch_norm(
+        x @ m.p0, None, None, m.p1[0] + m.p1[1, 1], m.p1[2] + m.p1[3, 3], training=True, eps=1e-30
+    ),
+    "the mean a layer norm returns": lambda m, x: torch.native_layer_norm(x @ m.p0, (4,), None, None, 1e-30)[
+        1
+    ],
+    "the deviation a layer norm returns": lambda m, x: torch.native_layer_norm(
+        x @ m.p0, (4,), None, None, 1e-30
+    )[2],
+    "the mean a batch norm returns": lambda m, x: torch.native_batch_norm(
+        x @ m.p0 + m.p1[0], None, None, None, None, True, 0.1, 1e-30
+    )[1],
+    "the deviation a batch norm returns": lambda m, x: torch.native_batch_norm(
+        x @ m.p0 + m.p1[0], None, None, None, None, True, 0.1, 1e-30
+    )[2],
+    "the norms a weight norm returns": lambda m, x: torch._weight_norm_interface(m.p0, m.p1[:, :1], 0)[1],
+    "weight norm of all": lambda m, x: x @ torch._weight_norm(m.p0, m.p1[0, 0], -1),
+    "weight norm of columns": lambda m, x: x @ torch._weight_norm(m.p0, m.p1[:1], 1),
+    "group norm without places": lambda m, x: F.group_norm(x @ m.p0, 2, m.p1[0], m.p1[1], 1e-30),
+    "outputs in a dictionary": lambda m, x: {"a": hidden(m, x) @ m.p1, "b": None, "c": x, "d": m.p0},
+    "nothing but a parameter": lambda m, x: m.p0,
+    "nothing but the input": lambda m, x: x,
+    "no tensors": lambda m, x: (None, 3, hidden(m, x)),
+    "nothing by nothing": lambda m, x: (hidden(m, x)[:, :0] @ m.p1[:0], hidden(m, x)[:0] @ m.p1),
+    "no axes": lambda m, x: hidden(m, x).sum() * m.p1.norm() + m.p1[0, 0].amax() + m.p1[0, 0].cumsum(0),
+    "complex numbers": lambda m, x: torch.complex(hidden(m, x), x @ m.p1).angle(),
+    "real parts": lambda m, x: (hidden(m, x).to(torch.complex128) * 1j).imag @ m.p1,
+    "written into the input": lambda m, x: x.clone().mul_(m.p0[0]).add_(1) @ m.p1,
+    "addmm with factors": lambda m, x: torch.addmm(m.p1[0], x, m.p0, beta=0, alpha=2) @ m.p1,
+    "sums by a factor of zero": lambda m, x: torch.add(x @ m.p0, m.p1[0], alpha=0) @ m.p1,
+    "without gradients": lambda m, x: without_gradients(m, x) @ m.p1,
+    "a branch by data": lambda m, x: (
+        torch.cond((m.p0.sum() > 0.5), lambda x: x.sin(), lambda x: x.cos(), (hidden(m, x),)) @ m.p1
+    ),
+    "topk": lambda m, x: hidden(m, x).topk(2, 1)[0] @ m.p1[:2],
+    "sort": lambda m, x: hidden(m, x).sort(dim=0, stable=True, descending=True)[0] @ m.p1,
+    "places of the largest": lambda m, x: F.one_hot(hidden(m, x).argmax(1), 4).double() @ m.p1,
+}
+
+
+def without_gradients(m: Any, x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return hidden(m, x).tanh()
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_found_is_true(name: str) -> None:
+    sound(Function(CASES[name], *HIDDEN))
+
+
+class Views(nn.Module):
+    """Two parameters that share memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        base = torch.randn(4, 4, dtype=torch.float64)
+        self.whole, self.rows = nn.Parameter(base), nn.Parameter(base[1:3])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x @ self.whole) @ self.rows.t()
+
+
+class Shared(nn.Module):
+    """Two parameters, not one, of the very same memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.randn(4, 4, dtype=torch.float64))
+        self.other = nn.Parameter(self.one.data)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x @ self.one) @ self.other
+
+
+class Neighbors(Views):
+    """Parameters that are parts of one piece of memory, but share none of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        base = torch.randn(8, 4, dtype=torch.float64)
+        self.whole, self.rows = nn.Parameter(base[:4]), nn.Parameter(base[4:])
+
+
+class Repeated(nn.Module):
+    """A parameter whose entries are the same number in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.randn(1, 4, dtype=torch.float64).expand(4, 4))
+        self.other = nn.Parameter(torch.randn(4, 2, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x @ self.one) @ self.other
+
+
+class Looked(nn.Module):
+    """Looks at the statistics that batch normalization has just written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4, eps=1e-30)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y = self.norm(self.linear(x))
+        return y, self.norm.running_mean, self.norm.running_var
+
+
+def batch_norms() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(4, 4),
+        nn.BatchNorm1d(4, eps=1e-30, affine=False),
+        nn.Linear(4, 4),
+        nn.BatchNorm1d(4, eps=1e-30, track_running_stats=False),
+    )
+
+
+def instance_norms() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv1d(5, 4, 1),
+        nn.InstanceNorm1d(4, eps=1e-30, affine=True, track_running_stats=True),
+        nn.Conv1d(4, 2, 1),
+        nn.InstanceNorm1d(2, eps=1e-30),
+    )
+
+
+class Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bag = nn.EmbeddingBag(5, 4, mode="mean")
+        self.bounded = nn.Embedding(5, 4, max_norm=0.5, padding_idx=0)
+        self.head = nn.Linear(4, 5, bias=False)
+        self.table = nn.Embedding(5, 4, padding_idx=1)
+        self.head.weight = self.table.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.head(self.bag(tokens)[:, None] + self.bounded(tokens) * self.table(tokens))
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
+    "parameters that share memory": (Views, 0),
+    "parameters of the same memory": (Shared, 0),
+    "parameters side by side": (Neighbors, 4),
+    "a parameter that repeats itself": (Repeated, None),
+    "statistics that are looked at": (Looked, None),
+    "batch norms": (batch_norms, None),
+    "batch norms in evaluation": (lambda: batch_norms().eval(), None),
+    "unused parameters": (lambda: Function(lambda m, x: x * m.p0, (), (3,), (2, 3), (0, 3), (2, 3, 0)), 7),
+    "a parameter without entries": (lambda: Function(lambda m, x: F.linear(x, m.p0), (0, 4)), 0),
+    "integers as parameters": (
+        lambda: Function(lambda m, x: (x + m.zeros) @ m.p0, (4, 4), zeros=torch.zeros(4, dtype=torch.long)),
+        0,
+    ),
+    "a buffer that is zero now": (
+        lambda: Function(
+            lambda m, x: (hidden(m, x) + m.zeros) @ m.p1, *HIDDEN, zeros=torch.zeros(4, dtype=torch.int32)
+        ),
+        0,
+    ),
+    "a floating buffer that is zero now": (
+        lambda: Function(
+            lambda m, x: (hidden(m, x) + m.zeros) @ m.p1, *HIDDEN, zeros=torch.zeros(4).double()
+        ),
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_found_in_a_model_is_true(name: str) -> None:
+    make, dimension = MODELS[name]
+    spec = sound(make().double())
+    assert dimension is None or len(spec) == dimension
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tables_of_tokens() -> None:
+    sound(Bags().double(), (torch.randint(5, (3, 2)),))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("training", [True, False])
+def test_instance_norms(training: bool) -> None:
+    images = torch.randn(2, 5, 3, dtype=torch.float64)
+    sound(instance_norms().double().train(training), (images,))
+
+
+@pytest.mark.parametrize("function", ["relu", "linear", "add"])
+def test_an_operation_of_somebody_else_is_not_torchs_of_the_same_name(function: str) -> None:
+    library = torch.library.Library("somebody", "FRAGMENT")
+    library.define(f"{function}(Tensor x, Tensor y) -> Tensor")
+    library.impl(function, lambda x, y: (x + y).tanh(), "CompositeExplicitAutograd")
+    odd = getattr(torch.ops.somebody, function)
+    model = Function(lambda m, x: odd(F.relu(x @ m.p0), F.relu(x @ m.p0)) @ m.p1, *HIDDEN)
+    assert len(sound(model)) == 0

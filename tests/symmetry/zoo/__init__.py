@@ -1,0 +1,60 @@
+"""Small networks of every kind, each with an input: what discovery is tried on."""
+
+import functools
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from symmetry.oracle import exact
+from symmetry.zoo.animal import Animal as Animal
+from symmetry.zoo.animal import Inputs
+from symmetry.zoo.attention import ATTENTION
+from symmetry.zoo.composed import COMPOSED
+from symmetry.zoo.convolutional import CONVOLUTIONAL
+from symmetry.zoo.normalized import NORMALIZED
+from symmetry.zoo.perceptrons import PERCEPTRONS
+from symmetry.zoo.routed import ROUTED
+from symmetry.zoo.signals import SIGNALS
+from symmetry.zoo.transformers import TRANSFORMERS
+from symoptim.symmetry.discover import discover
+from symoptim.symmetry.spec import SymmetrySpec
+
+ZOO: dict[str, Animal] = {
+    **PERCEPTRONS,
+    **COMPOSED,
+    **NORMALIZED,
+    **CONVOLUTIONAL,
+    **SIGNALS,
+    **ATTENTION,
+    **TRANSFORMERS,
+    **ROUTED,
+}
+"""All of them by name."""
+
+for_every_animal = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * animal.slow) for name, animal in ZOO.items()]
+)
+
+
+class Caught(NamedTuple):
+    """An animal ready to be looked at: in float64, without an eps to be felt."""
+
+    model: nn.Module
+    arguments: tuple[Tensor, ...]
+    inputs: Inputs
+
+
+def caught(name: str) -> Caught:
+    """The animal of that name, always the same."""
+    make, inputs, _ = ZOO[name]
+    torch.manual_seed(0)
+    return Caught(exact(make()), inputs(torch.Generator().manual_seed(2)), inputs)
+
+
+@functools.cache
+def group_of(name: str) -> SymmetrySpec:
+    """What discovery finds on an animal."""
+    animal = caught(name)
+    return discover(animal.model, animal.arguments)
