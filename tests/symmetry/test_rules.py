@@ -78,17 +78,31 @@ def test_a_sum_as_the_gain_of_a_norm_is_seen_whole() -> None:
     assert certify(spec, model, inputs).holds
 
 
-def test_experts_of_a_grouped_product_scale_alike() -> None:
-    """Traced in bfloat16, tried in float32: torch has grouped products only there."""
+def grouped_experts(between: Callable[[Tensor], Tensor]) -> tuple[nn.Module, tuple[Tensor, Tensor]]:
+    """Rows sorted by expert, two products for all experts, and a function of the hidden rows between them."""
 
     def forward(self: nn.Module, x: Tensor, ends: Tensor) -> Tensor:
-        hidden = torch.relu(torch._grouped_mm(torch.relu(self.first(x)), self.up, ends))
-        return torch._grouped_mm(hidden, self.down, ends)
+        hidden = torch._grouped_mm(torch.relu(self.first(x)), self.up, ends)
+        return torch._grouped_mm(between(hidden), self.down, ends)
 
-    model = Lambda(forward, first=nn.Linear(3, 8), up=weight(2, 8, 8), down=weight(2, 8, 8))
-    inputs = (torch.randn(8, 3), torch.tensor([3, 8], dtype=torch.int32))
+    model = Lambda(forward, first=nn.Linear(3, 8), up=weight(2, 8, 16), down=weight(2, 8, 8))
+    return model, (torch.randn(8, 3), torch.tensor([3, 8], dtype=torch.int32))
+
+
+@pytest.mark.parametrize(
+    ("between", "number"),
+    [
+        (lambda h: torch.relu(h[:, :8]) * h.chunk(2, dim=-1)[1], 2 * 2 * 8),  # units of each expert
+        (lambda h: torch.nn.functional.silu(h[:, :8]) * h[:, 8:], 2 * 8),
+        (lambda h: torch.relu(h[:, :8]) + h[:, 8:], 8),  # a sum is seen by all alike
+        (lambda h: torch.relu(h[:, :8]).flip(0) * h[:, 8:], 8 + 2 * 8),  # one half meets any expert
+    ],
+)
+def test_units_of_experts_of_a_grouped_product(between: Callable[[Tensor], Tensor], number: int) -> None:
+    """Traced in bfloat16, tried in float32: torch has grouped products only there."""
+    model, inputs = grouped_experts(between)
     spec = discover(copy.deepcopy(model).bfloat16(), (inputs[0].bfloat16(), inputs[1]))
     assert not spec.unknown
-    assert len(spec) == 8 + 8
+    assert len(spec) == 8 + number
     before = model(*inputs)
     torch.testing.assert_close(spec.rescale_(model, spec.random())(*inputs), before, rtol=1e-4, atol=1e-4)

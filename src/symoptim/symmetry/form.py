@@ -56,6 +56,23 @@ class Deferred:
 
     spread: Tensor
     merge: Callable[[], Form]
+    cases: "Cases | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """A factor of which only the values of the network decide, for every row (axis 0), what it is.
+
+    The rows of a mixture of experts: each has the scale of its expert. Whoever sends rows the same way again
+    can do with the scale of each expert; for all others they have to be the same.
+    """
+
+    decided_by: int | None
+    """Number of the value that says which case a row is; None where rows are not where they were."""
+    form: Form
+    """Of shape ``(cases, *shape)``."""
+    tie: Callable[[Form], Form]
+    """Requires that all cases scale alike; the form of the whole."""
 
 
 def fixed(shape: Sequence[int]) -> Form:

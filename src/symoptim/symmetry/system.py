@@ -17,7 +17,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from symoptim.symmetry.form import ANYTHING, FIXED, Deferred, Form, fixed
+from symoptim.symmetry.form import ANYTHING, FIXED, Cases, Deferred, Form, fixed
 from symoptim.symmetry.tensors import aligned, broadcast_shape, filled, squeezed, stacked, unique_rows
 
 Exponent = int | Fraction
@@ -170,7 +170,25 @@ def move(form: Form, operation: Callable[[Tensor], Tensor]) -> Form:
     shape = tuple(operation(filled(len(form.shape), FIXED).expand(form.shape)).shape)
 
     def later(deferred: Deferred) -> Deferred:
-        return Deferred(moved(deferred.spread), lambda: move(deferred.merge(), operation))
+        spread, cases = moved(deferred.spread), deferred.cases
+        if cases is None:
+            return Deferred(spread, lambda: move(deferred.merge(), operation))
+        elsewhere = _moved_cases(cases, operation)
+        return Deferred(spread, lambda: elsewhere.tie(elsewhere.form), elsewhere)
 
     terms = tuple(map(moved, form.terms))
     return Form(shape, terms, tuple(map(later, form.addends)), tuple(map(later, form.factors)))
+
+
+def _moved_cases(cases: Cases, operation: Callable[[Tensor], Tensor]) -> Cases:
+    """The same for every case; which one holds for a row is known only if rows stay where they are."""
+    count, *shape = cases.form.shape
+
+    def each(term: Tensor) -> Tensor:
+        return squeezed(torch.stack([operation(one) for one in term.expand(cases.form.shape)]))
+
+    rows = torch.arange(shape[0])
+    after = operation(rows.reshape(-1, *[1] * (len(shape) - 1)).expand(shape))
+    stay = after.shape[:1] == rows.shape and bool((after.movedim(0, -1) == rows).all())
+    form = Form((count, *after.shape), tuple(map(each, cases.form.terms)))
+    return replace(cases, decided_by=cases.decided_by if stay else None, form=form)

@@ -38,8 +38,9 @@ def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
     return form if result.is_floating_point() or result.is_complex() else context.system.pin(form)
 
 
-@rule(*HOMOGENEOUS)
+@rule(*HOMOGENEOUS, sees_deferred=True)
 def _homogeneous(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+    form = context.system.settle(form) if form.addends else form  # a factor passes through
     result = context.operation.result
     if isinstance(result, Tensor):
         return form
