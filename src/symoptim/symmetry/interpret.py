@@ -13,7 +13,7 @@ from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
 from symoptim.symmetry.constants import has_plain_sizes, known_values
-from symoptim.symmetry.form import Form, anything, fixed
+from symoptim.symmetry.form import FIXED, Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.pointwise import NONLINEAR
@@ -141,9 +141,11 @@ def _fits(result: Any, expected: Any) -> bool:
 
 
 def _pinned(findings: Findings, operation: Operation, arguments: Sequence[Any]) -> Value:
-    """Pin everything an operation touches, and say so."""
-    findings.unknown[operation.name, operation.place] += 1
-    for form in _forms(arguments):
+    """Pin everything an operation touches, and say so if there was anything that could move."""
+    touched = [form for form in _forms(arguments) if not _stands(form)]
+    if touched:
+        findings.unknown[operation.name, operation.place] += 1
+    for form in touched:
         findings.system.pin(form)
     result = operation.result
     if isinstance(result, Tensor):
@@ -151,6 +153,11 @@ def _pinned(findings: Findings, operation: Operation, arguments: Sequence[Any]) 
     if isinstance(result, list | tuple):
         return tuple(fixed(one.shape) if isinstance(one, Tensor) else None for one in result)  # pyright: ignore
     return None
+
+
+def _stands(form: Form) -> bool:
+    """Whether nothing of a tensor can move, whatever the equations."""
+    return form.is_settled and all(bool((term <= FIXED).all()) for term in form.terms)
 
 
 def _forms(arguments: Any) -> Iterator[Form]:

@@ -20,12 +20,16 @@ NONLINEAR = (
     "nll_loss_forward nll_loss2d_forward log_softmax _log_softmax log_sigmoid atan asin acos sinh cosh "
     "exp2 log2 round floor ceil mse_loss"
 ).split()
-# They see no scale at all: signs, shapes, and what is made from nothing.
+# They see no scale at all: signs, and what is made from nothing.
 SCALE_FREE = (
-    "sign sgn isnan isinf isfinite ones_like full_like new_full new_ones empty_like new_empty logical_not "
-    "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_not arange full ones scalar_tensor "
-    "empty rand randn rand_like randn_like randint randperm any all one_hot sym_size sym_constrain_range "
-    "bernoulli _assert_tensor_metadata eye linspace"
+    "sign sgn isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_and bitwise_or "
+    "bitwise_not arange full ones scalar_tensor empty rand randn randint randperm any all one_hot "
+    "sym_constrain_range bernoulli eye linspace"
+).split()
+# Not even a value: only the shape or the type.
+SHAPE_ONLY = (
+    "ones_like full_like new_full new_ones empty_like new_empty rand_like randn_like sym_size "
+    "_assert_tensor_metadata"
 ).split()
 ZEROS = "zeros zeros_like new_zeros".split()
 
@@ -58,6 +62,7 @@ def _nonlinear(context: Context, *arguments: Any, **keywords: Any) -> Result:
     return tuple(fixed(one.shape) for one in result)
 
 
+@rule(*SHAPE_ONLY, sees_deferred=True)
 @rule(*SCALE_FREE)
 def _scale_free(context: Context, *arguments: Any, **_: Any) -> Result:
     if context.operation.name == "bernoulli":  # its argument is a probability
@@ -71,7 +76,7 @@ def _scale_free(context: Context, *arguments: Any, **_: Any) -> Result:
     return anything(context.shape) if filled_with in (0, -math.inf) else fixed(context.shape)
 
 
-@rule(*ZEROS)
+@rule(*ZEROS, sees_deferred=True)
 def _zeros(context: Context, *_: Any, **__: Any) -> Result:
     return anything(context.shape)
 
