@@ -52,6 +52,39 @@ def test_places_that_are_an_input_tie_what_they_may_pick() -> None:
     assert len(discover(model, (torch.randn(8, 3, dtype=torch.float64), PLACES))) == 1
 
 
+class Wandering(nn.Module):
+    """Places that are one further in every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.register_buffer("places", PLACES.clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.places.copy_((self.places + 1) % 4)
+        return self.head(torch.relu(self.first(x))[:, self.places])
+
+
+def test_places_that_are_written_to_may_pick_anything() -> None:
+    assert len(discover(Wandering(), (torch.randn(8, 3),))) == 1
+
+
+@pytest.mark.parametrize(
+    "positions",
+    [lambda self, length: self.positions[:length], lambda self, length: self.positions[torch.arange(length)]],
+)
+def test_a_group_found_on_a_short_input_holds_on_a_longer_one(positions: Callable[..., Tensor]) -> None:
+    model = Lambda(
+        lambda self, x: self.head(layer_norm(self.first(x) + positions(self, x.shape[1]), [4], eps=1e-30)),
+        first=nn.Linear(3, 4),
+        positions=weight(6, 4),
+        head=nn.Linear(4, 2),
+    ).double()
+    spec = discover(model, (torch.randn(2, 3, 3, dtype=torch.float64),))
+    assert len(spec) == 1
+    assert certify(spec, model, (torch.randn(2, 6, 3, dtype=torch.float64),)).holds
+
+
 def test_a_mask_over_several_axes_says_nothing_about_the_order_of_what_is_written() -> None:
     model = Lambda(
         lambda self, x: self.head(
