@@ -11,6 +11,9 @@ from torch.nn.functional import layer_norm
 from symmetry.zoo.animal import Lambda, weight
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
+from symoptim.symmetry.form import Form
+from symoptim.symmetry.solve import null_space
+from symoptim.symmetry.system import System
 
 PLACES = torch.tensor([3, 0, 2, 1])
 MASK = torch.tensor([[True, False, False, True], [False, True, True, True]]).repeat(4, 1)
@@ -109,6 +112,24 @@ def test_a_sum_as_the_gain_of_a_norm_is_seen_whole() -> None:
     spec = discover(model, inputs)
     assert len(spec) == 1
     assert certify(spec, model, inputs).holds
+
+
+@pytest.mark.parametrize(
+    ("shapes", "free"),
+    [
+        ([(3, 4, 1), (3, 1, 5)], 4 + 5 + 2),  # one matrix, and a step to each of the other two
+        ([(3, 4, 1), (1, 1, 5)], 4 + 5),
+        ([(3, 4, 1), (3, 1, 5), (3, 4, 5)], 12 + 15 + 20),
+        ([(3, 4, 1), (3, 1, 5), (3, 1, 1)], 4 + 5 + 1 + 2 * 2),
+    ],
+)
+def test_rows_and_columns_of_a_stack_change_together(shapes: list[tuple[int, ...]], free: int) -> None:
+    system = System()
+    terms = tuple(system.fresh(*shape) for shape in shapes)
+    unknowns = system.count
+    system.const_along(Form((3, 4, 5), terms), [0])
+    space = null_space(system.count, system.rows, torch.arange(system.count) < unknowns)
+    assert len(space.free) == free
 
 
 def grouped_experts(between: Callable[[Tensor], Tensor]) -> tuple[nn.Module, tuple[Tensor, Tensor]]:

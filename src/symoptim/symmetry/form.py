@@ -13,9 +13,10 @@ and *factors* are put off, because whoever comes next may not see them: see :cla
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
-from symoptim.symmetry.tensors import filled
+from symoptim.symmetry.tensors import filled, squeezed
 
 FIXED, ANYTHING = 0, -1
 
@@ -73,6 +74,19 @@ class Cases:
     """Of shape ``(cases, *shape)``."""
     tie: Callable[[Form], Form]
     """Requires that all cases scale alike; the form of the whole."""
+
+    def moved(self, operation: Callable[[Tensor], Tensor]) -> "Cases":
+        """The same for every case; which one holds for a row is known only if rows stay where they are."""
+        count, *shape = self.form.shape
+
+        def each(term: Tensor) -> Tensor:
+            return squeezed(torch.stack([operation(one) for one in term.expand(self.form.shape)]))
+
+        rows = torch.arange(shape[0])
+        after = operation(rows.reshape(-1, *[1] * (len(shape) - 1)).expand(shape))
+        stay = after.shape[:1] == rows.shape and bool((after.movedim(0, -1) == rows).all())
+        form = Form((count, *after.shape), tuple(map(each, self.form.terms)))
+        return replace(self, decided_by=self.decided_by if stay else None, form=form)
 
 
 def fixed(shape: Sequence[int]) -> Form:
