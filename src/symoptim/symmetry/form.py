@@ -13,9 +13,10 @@ and *factors* are put off, because whoever comes next may not see them: see :cla
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
-from symoptim.symmetry.tensors import filled
+from symoptim.symmetry.tensors import filled, squeezed
 
 FIXED, ANYTHING = 0, -1
 
@@ -61,6 +62,36 @@ class Deferred:
 
     spread: Tensor
     merge: Callable[[], Form]
+    cases: "Cases | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """A factor of which only the values of the network decide, for every row (axis 0), what it is.
+
+    The rows of a mixture of experts: each has the scale of its expert. Whoever sends rows the same way again
+    can do with the scale of each expert; for all others they have to be the same.
+    """
+
+    decided_by: int | None
+    """Number of the value that says which case a row is; None where rows are not where they were."""
+    form: Form
+    """Of shape ``(cases, *shape)``."""
+    tie: Callable[[Form], Form]
+    """Requires that all cases scale alike; the form of the whole."""
+
+    def moved(self, operation: Callable[[Tensor], Tensor]) -> "Cases":
+        """The same for every case; which one holds for a row is known only if rows stay where they are."""
+        count, *shape = self.form.shape
+
+        def each(term: Tensor) -> Tensor:
+            return squeezed(torch.stack([operation(one) for one in term.expand(self.form.shape)]))
+
+        rows = torch.arange(shape[0])
+        after = operation(rows.reshape(-1, *[1] * (len(shape) - 1)).expand(shape))
+        stay = after.shape[:1] == rows.shape and bool((after.movedim(0, -1) == rows).all())
+        form = Form((count, *after.shape), tuple(map(each, self.form.terms)))
+        return replace(self, decided_by=self.decided_by if stay else None, form=form)
 
 
 def fixed(shape: Sequence[int]) -> Form:

@@ -69,6 +69,11 @@ class Graph:
 
 
 def name_of(function: Any) -> str:
-    """Name of an operation without its overload: ``linear`` of ``aten::linear.default``."""
+    """Name of an operation without its overload: ``linear`` of ``aten::linear.default``.
+
+    Others' operations keep their namespace, for they may have the names of torch's.
+    """
     schema = getattr(function, "_schema", None)
-    return schema.name.split("::")[1] if schema is not None else getattr(function, "__name__", str(function))
+    if schema is None:
+        return getattr(function, "__name__", str(function))
+    return str(schema.name).removeprefix("aten::")

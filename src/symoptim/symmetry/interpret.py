@@ -131,9 +131,7 @@ def _result(
 
 def _judged(context: Context, arguments: Sequence[Any], keywords: dict[str, Any]) -> Result:
     """What the rule says; None where there is none, or it is not to be trusted."""
-    name, space = context.operation.name, getattr(context.operation.function, "namespace", "aten")
-    # Others' operations may have the names of torch's.
-    rule: Callable[..., Result] | None = RULES.get(name if space == "aten" else f"{space}::{name}")
+    rule: Callable[..., Result] | None = RULES.get(context.operation.name)
     if rule is None:
         return None
     try:
@@ -166,9 +164,9 @@ def _fits(result: Any, expected: Any) -> bool:
 
 
 def _pinned(findings: Findings, operation: Operation, arguments: Sequence[Any]) -> Value:
-    """Pin everything an operation touches, and say so unless nothing of it could move anyway."""
-    touched = [findings.system.settle(form) for form in _forms(arguments)]
-    if any(bool((term > FIXED).any()) for form in touched for term in form.terms):
+    """Pin everything an operation touches, and say so if there was anything that could move."""
+    touched = [form for form in _forms(arguments) if not _stands(form)]
+    if touched:
         findings.unknown[operation.name, operation.place] += 1
     for form in touched:
         findings.system.pin(form)
@@ -178,6 +176,11 @@ def _pinned(findings: Findings, operation: Operation, arguments: Sequence[Any]) 
     if isinstance(result, list | tuple):
         return tuple(fixed(one.shape) if isinstance(one, Tensor) else None for one in result)  # pyright: ignore
     return None
+
+
+def _stands(form: Form) -> bool:
+    """Whether nothing of a tensor can move, whatever the equations."""
+    return form.is_settled and all(bool((term <= FIXED).all()) for term in form.terms)
 
 
 def _forms(arguments: Any) -> Iterator[Form]:

@@ -95,6 +95,10 @@ class System:
 
         Elements that are zero are left out.
         """
+        return self.single(self.alike_along(form, axes))
+
+    def alike_along(self, form: Form, axes: Sequence[int]) -> Form:
+        """The same, with rows and columns left apart."""
         _check_settled(form)
         count = len(form.shape)
         reduced = {axis % count for axis in axes}
@@ -106,22 +110,14 @@ class System:
         moving = [term for v, term in zip(varying, form.terms, strict=True) if v]
         if moving:
             rest += self._tied(moving, sorted(reduced))
-        return self.single(Form(shape, tuple(rest)))
-
-    def const_each(self, form: Form, axes: Sequence[int]) -> Form:
-        """The same for every term by itself, which is more than enough; terms stay apart.
-
-        Of a stack of matrices no more is lost than by :meth:`const_along`, for index 0 of their columns is
-        fixed; and rows and columns do not become an unknown for each entry.
-        """
-        parts = [self.const_along(Form(form.shape, (term,)), axes) for term in form.terms]
-        shape = tuple(
-            1 if axis in {a % len(form.shape) for a in axes} else n for axis, n in enumerate(form.shape)
-        )
-        return Form(shape, tuple(term for part in parts for term in part.terms))
+        return Form(shape, tuple(rest))
 
     def _tied(self, terms: Sequence[Tensor], reduced: Sequence[int]) -> list[Tensor]:
         """Require that the sum of terms does not vary along axes; the terms at one place of them."""
+        groups = _apart(terms, reduced)
+        if len(groups) > 1 and not any(bool((term == ANYTHING).any()) for term in terms):
+            self._tie_apart(groups, reduced)
+            return [_at_first(term, reduced) for term in terms]
         together = stacked(terms)
         kept = [axis for axis in range(together.dim() - 1) if axis not in reduced]
         table = together.permute(*kept, *reduced, together.dim() - 1)
@@ -133,6 +129,20 @@ class System:
         self.require([1] * len(terms) + [-1] * len(terms), equations)
         back = [1 if axis in reduced else together.shape[axis] for axis in range(together.dim() - 1)]
         return [reference[..., 0, t].reshape(back) for t in range(len(terms))]
+
+    def _tie_apart(self, groups: Sequence[Sequence[Tensor]], reduced: Sequence[int]) -> None:
+        """The same for groups of terms that vary with different axes.
+
+        From one matrix of a stack to the next all rows change by one number and all columns by its inverse:
+        an equation per row and column instead of one per entry.
+        """
+        whole = broadcast_shape(*(term.shape for group in groups for term in group))
+        shape = [size if axis in reduced else 1 for axis, size in enumerate(whole)]
+        steps = [self.fresh(*shape) for _ in groups[1:]]
+        for number, group in enumerate(groups):
+            mine = steps if number == 0 else [steps[number - 1]]
+            ids = stacked([*group, *(_at_first(term, reduced) for term in group), *mine])
+            self.require([1] * len(group) + [-1] * len(group) + [-1 if number else 1] * len(mine), ids)
 
     def settle(self, form: Form) -> Form:
         """Merge what was put off: whoever comes next sees all of it."""
@@ -163,6 +173,24 @@ def _check_settled(form: Form) -> None:
         raise ValueError("settle a form before its scales are looked at")
 
 
+def _at_first(term: Tensor, axes: Sequence[int]) -> Tensor:
+    """A term at the first place of some axes."""
+    return term[tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(term.dim()))]
+
+
+def _apart(terms: Sequence[Tensor], reduced: Sequence[int]) -> list[list[Tensor]]:
+    """Groups of terms, such that each group varies with axes of its own besides the reduced ones."""
+    groups: list[tuple[set[int], list[Tensor]]] = []
+    kept = [axis for axis in range(terms[0].dim()) if axis not in reduced]
+    for term in sorted(terms, key=lambda term: -math.prod(term.shape[axis] for axis in kept)):
+        axes = {axis for axis in kept if term.shape[axis] > 1}
+        alike = [group for group in groups if group[0] & axes] if axes else groups[:1]
+        groups = [group for group in groups if not any(group is other for other in alike)]
+        joined = [one for _, members in alike for one in members] + [term]
+        groups.append((axes.union(*(others for others, _ in alike)), joined))
+    return [members for _, members in groups]
+
+
 def _varying(form: Form, deferred: Sequence[Deferred], axes: Sequence[int]) -> tuple[Deferred, ...]:
     """Those that are not constant along axes."""
     reduced = [axis % len(form.shape) for axis in axes]
@@ -187,7 +215,11 @@ def move(form: Form, operation: Callable[[Tensor], Tensor]) -> Form:
     shape = tuple(operation(filled(len(form.shape), FIXED).expand(form.shape)).shape)
 
     def later(deferred: Deferred) -> Deferred:
-        return Deferred(moved(deferred.spread), lambda: move(deferred.merge(), operation))
+        spread, cases = moved(deferred.spread), deferred.cases
+        if cases is None:
+            return Deferred(spread, lambda: move(deferred.merge(), operation))
+        elsewhere = cases.moved(operation)
+        return Deferred(spread, lambda: elsewhere.tie(elsewhere.form), elsewhere)
 
     terms = tuple(map(moved, form.terms))
     return Form(shape, terms, tuple(map(later, form.addends)), tuple(map(later, form.factors)))

@@ -84,9 +84,9 @@ def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
         place = named.get(getattr(spec.arg, "name", ""))
         if place is None:
             continue
-        if spec.kind == OutputKind.BUFFER_MUTATION:
+        if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
             mutated.append((str(spec.target), Ref(place)))
-        elif spec.kind == OutputKind.USER_OUTPUT:
+        else:  # what is written into an input is seen outside, too
             outputs.append(Ref(place))
     return Graph(tuple(leaves), tuple(operations), tuple(outputs), tuple(mutated))
 

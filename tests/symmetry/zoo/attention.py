@@ -47,10 +47,15 @@ def cosine(self: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> Tensor
 
 def relative(self: nn.Module, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """A learned number for every distance and head is added to the scores."""
-    places = torch.arange(query.shape[-2])
-    distance = places[:, None] - places[None, :] + 2
-    scores = query @ key.transpose(-1, -2) + self.table[distance].permute(2, 0, 1)
+    scores = query @ key.transpose(-1, -2) + self.table[self.distance].permute(2, 0, 1)
     return scores.softmax(dim=-1) @ value
+
+
+def relative_attention(size: int) -> nn.Module:
+    model = attention(relative, table=weight(2 * size - 1, 2))
+    places = torch.arange(size)
+    model.register_buffer("distance", places[:, None] - places[None, :] + size - 1)
+    return model
 
 
 def linear(feature: Callable[[Tensor], Tensor]) -> Mix:
@@ -112,7 +117,7 @@ ATTENTION: dict[str, Animal] = {
     "cosine attention": Animal(
         lambda: attention(cosine, bias=False, temperature=weight(2, 1, 1)), x, slow=True
     ),
-    "relative attention": Animal(lambda: attention(relative, table=weight(5, 2)), x),
+    "relative attention": Animal(lambda: relative_attention(3), x),
     "linear attention, elu": Animal(lambda: attention(linear(lambda x: elu(x) + 1)), x, slow=True),
     "linear attention, leaky": Animal(lambda: attention(linear(lambda x: leaky_relu(x).abs())), x, slow=True),
     "linear attention, softmax": Animal(lambda: attention(softmax_features), x, slow=True),

@@ -8,5 +8,6 @@ from symoptim.symmetry.rules import moving as moving
 from symoptim.symmetry.rules import normalizations as normalizations
 from symoptim.symmetry.rules import pointwise as pointwise
 from symoptim.symmetry.rules import pooling as pooling
+from symoptim.symmetry.rules import products as products
 from symoptim.symmetry.rules import reductions as reductions
 from symoptim.symmetry.rules.registry import RULES as RULES

@@ -66,8 +66,23 @@ def _product(context: Context, *factors: tuple[Any, Exponent]) -> Form:
     forms = [(factor, exponent) for factor, exponent in factors if isinstance(factor, Form)]
     if len(forms) == 1 and forms[0][1] == 1:  # times a number: what is put off stays so
         return forms[0][0]
-    settled = [(context.system.settle(form), exponent) for form, exponent in forms]
-    return context.system.combine(settled, context.shape)
+    passed: list[Deferred] = []
+    settled: list[tuple[Form, Exponent]] = []
+    for form, exponent in forms:
+        if exponent == 1 and not form.addends:  # a factor of a factor is one of the product
+            passed += [_spread_out(factor, form.shape, context.shape) for factor in form.factors]
+            form = form.bare()
+        settled.append((context.system.settle(form), exponent))
+    return replace(context.system.combine(settled, context.shape), factors=tuple(passed))
+
+
+def _spread_out(factor: Deferred, before: tuple[int, ...], shape: tuple[int, ...]) -> Deferred:
+    """The same factor of what is broadcast to a shape."""
+
+    def merge() -> Form:
+        return Form(shape, tuple(aligned(term, len(shape)) for term in factor.merge().terms))
+
+    return Deferred(aligned(factor.spread, len(shape)), merge, factor.cases if before == shape else None)
 
 
 @rule("pow")

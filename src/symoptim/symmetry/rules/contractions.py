@@ -4,7 +4,6 @@ Axis letters: o output, k input of a product; g group of a convolution.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from symoptim.symmetry.form import Deferred, Form
 from symoptim.symmetry.rules.arithmetic import plus
-from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
+from symoptim.symmetry.rules.registry import Context, Result, rule
 from symoptim.symmetry.system import System, move
 from symoptim.symmetry.tensors import aligned, broadcast_shape, squeezed
 
@@ -70,52 +69,12 @@ def _addmm(context: Context, added: Form, one: Form, other: Form, **_: Any) -> R
     return plus(context, contract(context.system, one, other), added)
 
 
-@rule("_grouped_mm", "transformers::grouped_mm_fallback")
-def _grouped(
-    context: Context,
-    inputs: Form,
-    weights: Form,
-    offs: Form | None = None,
-    bias: Form | None = None,
-    **_: Any,
-) -> Result:
-    """Rows times the matrix of their expert; which one that is depends on values, so it has to fit all."""
-    if bias is not None or offs is None or len(inputs.shape) != 2 or len(weights.shape) != 3:
-        raise CannotTell
-    tied = move(context.system.const_each(weights, [0]), lambda ids: ids.squeeze(0))
-    return contract(context.system, inputs, tied)
-
-
 @rule("linear")
 def _linear(context: Context, inputs: Form, weight: Form, bias: Form | None = None) -> Result:
     transposed = move(weight, lambda ids: ids.t())
     product = contract(context.system, _matrix(inputs, row=True), transposed)
     product = move(product, lambda ids: ids.reshape(context.shape))
     return product if bias is None else plus(context, product, bias)
-
-
-@rule("_trilinear")
-def _trilinear(
-    context: Context,
-    one: Form,
-    two: Form,
-    three: Form,
-    first: Sequence[int],
-    second: Sequence[int],
-    third: Sequence[int],
-    summed: Sequence[int],
-    *_: Any,
-) -> Result:
-    """A product of three, each with new axes at these places, summed over some: ``nn.Bilinear``."""
-    forms: list[Form] = []
-    for form, places in ((one, first), (two, second), (three, third)):
-        for axis in places:
-            form = move(form, lambda ids, axis=axis: ids.unsqueeze(axis))
-        forms.append(form)
-    shape = broadcast_shape(*(form.shape for form in forms))
-    terms = [term for form in forms for term in form.terms]
-    tied = context.system.const_along(Form(shape, tuple(terms)), summed)
-    return move(tied, lambda ids: ids.reshape(context.shape))
 
 
 @rule("conv1d", "conv2d", "conv3d")

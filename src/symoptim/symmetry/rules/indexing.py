@@ -109,7 +109,7 @@ def _index(context: Context, form: Form, places: Sequence[Form | None]) -> Resul
     looked_up = len(context.shape) - before - after
     if len(axes) != axes[-1] - before + 1 or looked_up != max(len(place.shape) for place in places if place):
         raise CannotTell  # places of axes that are apart, or a mask over several axes
-    tied = context.system.const_each(context.system.settle(form), axes)
+    tied = context.system.alike_along(context.system.settle(form), axes)
     return Form(context.shape, tuple(_widened(tied, context.shape, before, after)))
 
 

@@ -22,12 +22,16 @@ NONLINEAR = (
     "exp2 log2 round floor ceil mse_loss floor_divide remainder fmod histc bincount searchsorted bucketize "
     "_local_scalar_dense"
 ).split()
-# They see no scale at all: signs, shapes, and what is made from nothing.
+# They see no scale at all: signs, and what is made from nothing.
 SCALE_FREE = (
-    "sign sgn isnan isinf isfinite ones_like full_like new_full new_ones empty_like new_empty logical_not "
-    "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_not arange full ones scalar_tensor "
-    "empty rand randn rand_like randn_like randint randperm any all one_hot sym_size sym_constrain_range "
-    "bernoulli _assert_tensor_metadata eye linspace"
+    "sign sgn isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_and bitwise_or "
+    "bitwise_not arange full ones scalar_tensor empty rand randn randint randperm any all one_hot "
+    "sym_constrain_range bernoulli eye linspace"
+).split()
+# Not even a value: only the shape or the type.
+SHAPE_ONLY = (
+    "ones_like full_like new_full new_ones empty_like new_empty rand_like randn_like sym_size "
+    "_assert_tensor_metadata"
 ).split()
 ZEROS = "zeros zeros_like new_zeros".split()
 
@@ -41,8 +45,9 @@ def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
     return form if result.is_floating_point() or result.is_complex() else context.system.pin(form)
 
 
-@rule(*HOMOGENEOUS)
+@rule(*HOMOGENEOUS, sees_deferred=True)
 def _homogeneous(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+    form = context.system.settle(form) if form.addends else form  # a factor passes through
     result = context.operation.result
     if isinstance(result, Tensor):
         return form
@@ -60,6 +65,7 @@ def _nonlinear(context: Context, *arguments: Any, **keywords: Any) -> Result:
     return fixed(result.shape if isinstance(result, Tensor) else ())  # a number that was looked at
 
 
+@rule(*SHAPE_ONLY, sees_deferred=True)
 @rule(*SCALE_FREE)
 def _scale_free(context: Context, *arguments: Any, **_: Any) -> Result:
     if context.operation.name == "bernoulli":  # its argument is a probability
@@ -73,7 +79,7 @@ def _scale_free(context: Context, *arguments: Any, **_: Any) -> Result:
     return anything(context.shape) if filled_with in (0, -math.inf) else fixed(context.shape)
 
 
-@rule(*ZEROS)
+@rule(*ZEROS, sees_deferred=True)
 def _zeros(context: Context, *_: Any, **__: Any) -> Result:
     return anything(context.shape)
 
