@@ -250,8 +250,8 @@ def contraction(w: Writer, x: Value) -> str:
 OPERATIONS: dict[str, list[Line]] = {
     "linear": [linear] * 3,
     "convolution": [convolution] * 2,
-    "batch norm": [batch_norm] * 2,
-    "normalization": [normalization] * 2,
+    "batch norm": [batch_norm] * 5,
+    "normalization": [normalization] * 7,
     "activation": each(
         """
         F.relu({x}) F.relu({x}) F.relu({x}) F.leaky_relu({x}) F.leaky_relu({x},-0.5) {x}.abs() {x}.tanh()
@@ -301,10 +301,10 @@ OPERATIONS: dict[str, list[Line]] = {
         torch.std_mean({x},{a})
         """
     ),
-    "attention": [attention] * 2,
-    "fill": [fill],
-    "index": [indexed],
-    "contraction": [contraction],
+    "attention": [attention] * 5,
+    "fill": [fill] * 5,
+    "index": [indexed] * 8,
+    "contraction": [contraction] * 4,
     "tokens": [lambda w, x: f"F.embedding(tokens, {w.weight(5, x.shape[-1])})"],
     "in place": each(
         """
