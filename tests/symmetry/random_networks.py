@@ -4,10 +4,12 @@
 that torch refuses, or whose result is not finite, is left out. A network prints as its own code.
 """
 
+import copy
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import torch
@@ -78,9 +80,9 @@ def arguments_of(kind: str, seed: int) -> tuple[Tensor, Tensor]:
 class Writer:
     """Writes the lines of one network, and runs each to know the shape of its result."""
 
-    draw: st.DrawFn
     x: Tensor
     tokens: Tensor
+    random: Random = field(default_factory=Random)
     lines: list[str] = field(default_factory=list)
     leaves: dict[str, tuple[int, ...]] = field(default_factory=dict)
     values: list[Value] = field(default_factory=list)
@@ -91,15 +93,17 @@ class Writer:
         self.values = [Value("x", tuple(self.x.shape))]
 
     def one_of(self, *choices: Any) -> Any:
-        return self.draw(st.sampled_from(choices))
+        return self.random.choice(choices)
 
     def axis(self, x: Value) -> int:
-        return self.draw(st.integers(-len(x.shape), len(x.shape) - 1))
+        return self.random.randrange(-len(x.shape), len(x.shape))
 
     def any_value(self, *, like: tuple[int, ...] | None = None) -> Value:
         """Some value, rather a late one; of that shape if there is any."""
         fitting = [value for value in self.values if like is None or value.shape == like]
-        return self.one_of(*[fitting[-1]] * 3, *reversed(fitting)) if fitting else self.leaf("p", *like or ())
+        if not fitting:
+            return self.leaf("p", *like or ())
+        return self.one_of(fitting[-1], fitting[-1], fitting[-1], self.one_of(*fitting))
 
     def leaf(self, letter: str, *shape: int) -> Value:
         """A new parameter or buffer."""
@@ -116,14 +120,20 @@ class Writer:
         if how == "again":
             return self.any_value(like=shape)
         if how == "turned" and len(shape) > 1:
-            return self.add(f"{self.leaf('p', shape[1], shape[0], *shape[2:])}.transpose(0, 1)")
+            return self.made(f"{self.leaf('p', shape[1], shape[0], *shape[2:])}.transpose(0, 1)")
         if how == "cut" and shape:
-            return self.add(f"{self.leaf('p', shape[0] + 2, *shape[1:])}[1:-1]")
+            return self.made(f"{self.leaf('p', shape[0] + 2, *shape[1:])}[1:-1]")
         if how == "sum":
-            return self.add(f"{self.leaf('p', *shape)} + {self.leaf('p')}")
+            return self.made(f"{self.leaf('p', *shape)} + {self.leaf('p')}")
         if how == "zero padded" and shape and shape[-1] > 1:
-            return self.add(f"F.pad({self.leaf('p', *shape[:-1], shape[-1] - 1)}, (1, 0))")
+            return self.made(f"F.pad({self.leaf('p', *shape[:-1], shape[-1] - 1)}, (1, 0))")
         return self.leaf("s" if how == "buffer" else "p", *shape)
+
+    def made(self, code: str) -> Value:
+        """Write a line that makes a weight: values come after it."""
+        self.add(code)
+        self.values.insert(0, self.values.pop())
+        return self.values[0]
 
     def add(self, code: str) -> Value:
         """Write a line; raises what torch raises."""
@@ -240,8 +250,8 @@ def contraction(w: Writer, x: Value) -> str:
 OPERATIONS: dict[str, list[Line]] = {
     "linear": [linear] * 3,
     "convolution": [convolution] * 2,
-    "batch norm": [batch_norm] * 2,
-    "normalization": [normalization] * 2,
+    "batch norm": [batch_norm] * 5,
+    "normalization": [normalization] * 7,
     "activation": each(
         """
         F.relu({x}) F.relu({x}) F.relu({x}) F.leaky_relu({x}) F.leaky_relu({x},-0.5) {x}.abs() {x}.tanh()
@@ -291,10 +301,10 @@ OPERATIONS: dict[str, list[Line]] = {
         torch.std_mean({x},{a})
         """
     ),
-    "attention": [attention] * 2,
-    "fill": [fill],
-    "index": [indexed],
-    "contraction": [contraction],
+    "attention": [attention] * 5,
+    "fill": [fill] * 5,
+    "index": [indexed] * 8,
+    "contraction": [contraction] * 4,
     "tokens": [lambda w, x: f"F.embedding(tokens, {w.weight(5, x.shape[-1])})"],
     "in place": each(
         """
@@ -306,34 +316,59 @@ OPERATIONS: dict[str, list[Line]] = {
     ),
     "unknown": each(
         """
-        torch.fft.fft({x}).real {x}.sin() torch.linalg.inv({x}@{x}.mT) torch.as_strided({x},(2,),(1,))
-        {x}.renorm(2,0,1)
+        torch.fft.fft({x}).real {x}.sin() torch.matrix_exp({x}@{x}.mT/9) torch.as_strided({x},(2,),(1,))
+        {x}.renorm(2,0,1) torch.linalg.svdvals({x})
         """
     ),
 }
 
 
 LAYERS = [linear, linear, convolution, contraction]
+WORDS = re.compile(r"\w+")
+TRIES = 6  # of a step, until torch takes its line
+
+
+def write(writer: Writer, lines: Sequence[Line]) -> None:
+    """Add one of these lines, the first that torch takes; of the others nothing stays."""
+    for _ in range(TRIES):
+        before = copy.copy(writer.lines), dict(writer.leaves), list(writer.values), dict(writer.running)
+        try:
+            writer.add(writer.one_of(*lines)(writer, writer.any_value()))
+        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
+            writer.lines, writer.leaves, writer.values, writer.running = before
+        else:
+            return
 
 
 @st.composite
 def networks(
     draw: st.DrawFn, names: Sequence[str] = tuple(OPERATIONS), *, most: int = 5
 ) -> tuple[Network, str]:
-    """A network and the kind of its input: a layer whose units may scale, lines of these kinds, a layer."""
-    kind = draw(st.sampled_from(sorted(INPUTS)))
-    writer = Writer(draw, *arguments_of(kind, 0))
+    """A network and the kind of its input: a layer whose units may scale, lines of these kinds, a layer.
+
+    A step is a seed: all lines are as likely, and a network that fails shrinks to the steps that matter.
+    """
     lines = [line for name in names for line in OPERATIONS[name]]
     lines += LAYERS * (len(lines) // 16 + 1)
-    between = draw(st.lists(st.sampled_from(lines), min_size=1, max_size=most))
-    for line in [draw(st.sampled_from(LAYERS)), *between, draw(st.sampled_from(LAYERS))]:
-        try:
-            writer.add(line(writer, writer.any_value()))
-        except (RuntimeError, ValueError, IndexError, TypeError, AttributeError):
-            continue
+    kind = draw(st.sampled_from(sorted(INPUTS)))
+    steps = draw(st.lists(st.integers(0, 2**48), min_size=3, max_size=most + 2))
+    seed = draw(st.integers(0, 2**48))
+    writer = Writer(*arguments_of(kind, 0))
+    for number, step in enumerate(steps):
+        writer.random = Random(f"{seed} {step}")
+        write(writer, LAYERS if number in (0, len(steps) - 1) else lines)
     results = [writer.values[-1].name]
-    if draw(st.sampled_from([False, False, False, True])):
+    if writer.one_of(False, False, False, True):
         results.append(writer.any_value().name)
-    code = "\n".join([*writer.lines, *results])
-    used = {name: shape for name, shape in writer.leaves.items() if re.search(rf"\b{name}\b", code)}
-    return Network(writer.lines, results, used), kind
+    return Network(*needed(writer, results)), kind
+
+
+def needed(writer: Writer, results: list[str]) -> tuple[list[str], list[str], dict[str, tuple[int, ...]]]:
+    """Lines and leaves that results depend on."""
+    names, lines = set(results), list[str]()
+    for line in reversed(writer.lines):
+        made, code = line.split(" = ", 1)
+        if names & set(WORDS.findall(made)):
+            lines.insert(0, line)
+            names |= set(WORDS.findall(code))
+    return lines, results, {name: shape for name, shape in writer.leaves.items() if name in names}

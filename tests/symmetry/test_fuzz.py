@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, assume, find, given, settings
-from hypothesis.errors import NoSuchExample
 
 from symmetry.oracle import true_dimension
 from symmetry.random_networks import Network, arguments_of, networks
@@ -32,13 +31,11 @@ def finds_what_is_false(case: Case) -> bool:
     changed = 0
     for seed in range(3):
         network.draw(seed)
-        changed += changes(spec, network, arguments_of(kind, seed), elements=2)
-        if changed in (seed - 1, 2):
-            break
+        changed += changes(spec, network, arguments_of(kind, seed))
     return changed >= 2
 
 
-@settings(quick, max_examples=120)
+@settings(quick, max_examples=80)
 @given(networks())
 def test_no_element_of_the_group_changes_an_output(case: Case) -> None:
     assert not finds_what_is_false(case)
@@ -51,7 +48,7 @@ def test_no_element_of_the_group_changes_an_output_of_thousands(case: Case) -> N
     assert not finds_what_is_false(case)
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=20)
 @given(networks(most=4))
 def test_no_more_is_found_than_is_true(case: Case) -> None:
     network, kind = case
@@ -79,7 +76,6 @@ def takes_the_first(context: Context, form: Form, *_: Any, **__: Any) -> Form:
 
 FALSE_RULES: dict[str, tuple[str, Callable[..., Form]]] = {
     "gelu": ("activation", passes_through),
-    "floor": ("activation", passes_through),
     "add": ("two values", passes_through),
     "sum": ("reduction", takes_the_first),
     "softmax": ("attention", passes_through),
@@ -93,6 +89,3 @@ def test_a_false_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(RULES, name, rule)
     network, _ = find(networks([kind], most=2), finds_what_is_false, settings=searched)
     assert name in repr(network) or "+" in repr(network)
-    monkeypatch.undo()
-    with pytest.raises(NoSuchExample):
-        find(networks([kind], most=2), finds_what_is_false, settings=settings(searched, max_examples=5))
