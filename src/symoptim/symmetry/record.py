@@ -41,12 +41,12 @@ def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any
     tensors: dict[str, Tensor] = {name: tensor.detach() for name, tensor in model.named_parameters()}
     parameters = frozenset(tensors)
     tensors |= {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
-    recorder = _Recorder(model)
+    recorder, saved = _Recorder(model), model.state_dict()
     originals = dict(model.named_parameters()) | dict(model.named_buffers())
     for name, tensor in tensors.items():
-        recorder.add_leaf(
-            tensor, "parameter" if name in parameters else "buffer", name, original=originals[name]
-        )
+        moves = name in saved or not tensor.is_floating_point()  # what is not saved is made anew by others
+        kind = "parameter" if name in parameters else "buffer" if moves else "input"
+        recorder.add_leaf(tensor, kind, name, original=originals[name])
     given: list[Any] = tree_leaves((inputs, dict(keywords or {})))
     for number, tensor in enumerate(given):
         if isinstance(tensor, Tensor):

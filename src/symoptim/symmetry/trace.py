@@ -98,6 +98,8 @@ def _leaf(
     if spec is None or not isinstance(value, Tensor):
         return None
     kind = KINDS.get(spec.kind, "constant")
+    if kind == "buffer" and not spec.persistent and value.is_floating_point():
+        kind = "input"  # not saved with the model, so whoever makes it anew would undo its scale
     name = spec.target or node.name
     constants = cast("Mapping[str, Any]", program.constants)
     there = tensors.get(name, constants.get(name))
