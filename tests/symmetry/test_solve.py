@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from symoptim.symmetry import solve
 from symoptim.symmetry.solve import NullSpace, null_space
 
 Equations = list[tuple[tuple[float, ...], Tensor]]
@@ -83,3 +84,12 @@ def test_long_chains_are_merged(length: int) -> None:
     assert len(found.free) == 1
     pinned = null_space(length + 1, [((1.0, -1.0), ids), ((1.0,), torch.tensor([[length]]))], rank)
     assert len(pinned.free) == 0
+
+
+def test_squares_that_are_averaged_need_no_elimination(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solve, "_eliminate_one", None)
+    ids = torch.stack([torch.arange(2, 502), torch.full((500,), 1)], dim=1)
+    again = torch.stack([torch.arange(2, 502), torch.full((500,), 502)], dim=1)
+    equations: Equations = [((2.0, -1.0), ids), ((2.0, -1.0), again)]
+    found = null_space(503, equations, torch.zeros(503, dtype=torch.bool))
+    assert len(found.free) == 1

@@ -86,12 +86,35 @@ def _merge(label: Tensor, rows: Sparse, count: int, rank: Tensor) -> tuple[Tenso
         starts = sizes.cumsum(0) - sizes
         zero = rows.columns[starts[sizes == 1]]
         pairs = starts[sizes == 2]
-        pairs = pairs[(rows.values[pairs] + rows.values[pairs + 1]).abs() < TINY]
-        if not len(zero) and not len(pairs):
+        opposite = (rows.values[pairs] + rows.values[pairs + 1]).abs() < TINY
+        alike, like = _alike(rows, pairs[~opposite])
+        pairs = pairs[opposite]
+        if not len(zero) and not len(pairs) and not len(alike):
             return label, rows
-        one = torch.cat([zero, rows.columns[pairs]])
-        other = torch.cat([torch.full_like(zero, FIXED), rows.columns[pairs + 1]])
+        one = torch.cat([zero, rows.columns[pairs], alike])
+        other = torch.cat([torch.full_like(zero, FIXED), rows.columns[pairs + 1], like])
         label = _joined(one, other, count, rank)[label]
+
+
+def _alike(rows: Sparse, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """Unknowns that are the same multiple of the same unknown: all squares that are averaged are of one."""
+    ratios = ((rows.values[pairs + 1] / rows.values[pairs]) / TINY).round().long()
+    found: list[tuple[Tensor, Tensor]] = []
+    mine, theirs = rows.columns[pairs], rows.columns[pairs + 1]
+    for unknown, of in ((mine, theirs), (theirs, mine)):
+        _, which = unique_rows(torch.stack([of, ratios], dim=1))
+        like = unknown[_first_of_each(which)][which]
+        found.append((unknown[unknown != like], like[unknown != like]))
+    one, other = zip(*found, strict=True)
+    return torch.cat(one), torch.cat(other)
+
+
+def _first_of_each(which: Tensor) -> Tensor:
+    """Where each number that occurs does so first."""
+    if not len(which):
+        return which
+    first = torch.full((int(which.max()) + 1,), len(which))
+    return first.scatter_reduce_(0, which, torch.arange(len(which)), "amin")
 
 
 def _distinct(rows: Sparse) -> Sparse:
@@ -106,12 +129,9 @@ def _distinct(rows: Sparse) -> Sparse:
         entries = starts[equations][:, None] + torch.arange(size)
         ratios = rows.values[entries] / rows.values[entries[:, :1]]
         table = torch.cat([rows.columns[entries], (ratios / TINY).round().long()], dim=1)
-        different, which = unique_rows(table)
-        first = torch.full((len(different),), len(rows.rows)).scatter_reduce_(
-            0, which, torch.arange(len(which)), "amin"
-        )
+        _, which = unique_rows(table)
         keep[equations] = False
-        keep[equations[first]] = True
+        keep[equations[_first_of_each(which)]] = True
     return rows.chosen(keep[rows.rows])
 
 
