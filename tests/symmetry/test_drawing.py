@@ -3,25 +3,18 @@
 from xml.etree import ElementTree
 
 import pytest
-import torch
 
-from symmetry.zoo import ZOO
+from symmetry.zoo import group_of
 from symoptim.symmetry.describe import kinds
-from symoptim.symmetry.discover import discover
 from symoptim.symmetry.drawing import ROW, TOP, draw
 from symoptim.symmetry.spec import SymmetrySpec
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def spec_of(name: str) -> SymmetrySpec:
-    make, inputs = ZOO[name]
-    return discover(make().double(), inputs(torch.Generator().manual_seed(2)))
-
-
 @pytest.mark.parametrize("name", ["arch1", "resnet evaluation", "gpt, layer norm, gelu", "lstm"])
 def test_every_tensor_has_a_row_and_every_move_a_dot(name: str) -> None:
-    spec = spec_of(name)
+    spec = group_of(name)
     picture = ElementTree.fromstring(draw(spec))
     words = [text.text for text in picture.iter(f"{SVG}text")]
     assert words[0] == f"{len(spec)} rescalings"
@@ -36,7 +29,7 @@ def test_every_tensor_has_a_row_and_every_move_a_dot(name: str) -> None:
 
 
 def test_lines_on_one_track_do_not_overlap() -> None:
-    picture = ElementTree.fromstring(draw(spec_of("resnet evaluation")))
+    picture = ElementTree.fromstring(draw(group_of("resnet evaluation")))
     taken: set[tuple[str, int]] = set()
     for line in picture.iter(f"{SVG}g"):
         heights = [int(dot.attrib["cy"]) for dot in line.iter(f"{SVG}circle")]
@@ -47,7 +40,7 @@ def test_lines_on_one_track_do_not_overlap() -> None:
 
 
 def test_names_cannot_break_the_file() -> None:
-    spec = spec_of("mlp")
+    spec = group_of("mlp")
     odd = SymmetrySpec.from_json(spec.to_json().replace("0.weight", "a<b>&c.weight"))
     assert "a&lt;b&gt;&amp;c.weight" in draw(odd)
     ElementTree.fromstring(draw(odd))

@@ -3,14 +3,13 @@
 import torch
 from torch import nn
 
-from symmetry.zoo import ZOO
+from symmetry.zoo import group_of
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.mappings import Mapping, as_yaml, mappings
 
 
 def mappings_of(name: str) -> list[Mapping]:
-    make, inputs = ZOO[name]
-    return mappings(discover(make().double(), inputs(torch.Generator().manual_seed(2))))
+    return mappings(group_of(name))
 
 
 def test_norms_values_and_ups_are_mapped_to_what_reads_them_queries_and_keys_are_not() -> None:

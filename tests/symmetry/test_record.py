@@ -6,22 +6,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symmetry.zoo import ZOO
+from symmetry.zoo import caught, for_every_animal, group_of
 from symoptim.errors import TraceError
 from symoptim.symmetry import discover as discovery
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
 
 
-@pytest.mark.parametrize("name", ZOO)
+@for_every_animal
 def test_a_recorded_pass_has_the_symmetries_of_an_exported_model(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, inputs = ZOO[name]
-    model = make().double()
+    (model, arguments, _), exported = caught(name), group_of(name)
     before = copy.deepcopy(model.state_dict())
-    arguments = inputs(torch.Generator().manual_seed(2))
-    exported = discover(model, arguments)
 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("cannot be exported\nfor many reasons")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import symoptim
-from symmetry.zoo import ZOO
+from symmetry.zoo import group_of
 from symoptim.errors import OptionError, SymmetryError
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.spec import SymmetrySpec
@@ -137,8 +137,7 @@ def test_state_of_filters_in_their_own_coordinates_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["arch2 evaluation", "attention by hand", "tied autoencoder", "lstm"])
 def test_a_group_survives_json(name: str) -> None:
-    make, inputs = ZOO[name]
-    spec = discover(make().double(), inputs(torch.Generator().manual_seed(2)))
+    spec = group_of(name)
     text = spec.to_json()
     back = SymmetrySpec.from_json(text)
     assert back.to_json() == text

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.sparse import TINY, Sparse, product
-from symoptim.symmetry.tensors import unique_rows, unique_values
+from symoptim.symmetry.tensors import first_places, unique_rows, unique_values
 
 LONGEST = 8  # terms of an equation that is looked for among others
 
@@ -102,19 +102,11 @@ def _alike(rows: Sparse, pairs: Tensor) -> tuple[Tensor, Tensor]:
     found: list[tuple[Tensor, Tensor]] = []
     mine, theirs = rows.columns[pairs], rows.columns[pairs + 1]
     for unknown, of in ((mine, theirs), (theirs, mine)):
-        _, which = unique_rows(torch.stack([of, ratios], dim=1))
-        like = unknown[_first_of_each(which)][which]
+        different, which = unique_rows(torch.stack([of, ratios], dim=1))
+        like = unknown[first_places(which, len(different))][which]
         found.append((unknown[unknown != like], like[unknown != like]))
     one, other = zip(*found, strict=True)
     return torch.cat(one), torch.cat(other)
-
-
-def _first_of_each(which: Tensor) -> Tensor:
-    """Where each number that occurs does so first."""
-    if not len(which):
-        return which
-    first = torch.full((int(which.max()) + 1,), len(which))
-    return first.scatter_reduce_(0, which, torch.arange(len(which)), "amin")
 
 
 def _distinct(rows: Sparse) -> Sparse:
@@ -129,9 +121,9 @@ def _distinct(rows: Sparse) -> Sparse:
         entries = starts[equations][:, None] + torch.arange(size)
         ratios = rows.values[entries] / rows.values[entries[:, :1]]
         table = torch.cat([rows.columns[entries], (ratios / TINY).round().long()], dim=1)
-        _, which = unique_rows(table)
+        different, which = unique_rows(table)
         keep[equations] = False
-        keep[equations[_first_of_each(which)]] = True
+        keep[equations[first_places(which, len(different))]] = True
     return rows.chosen(keep[rows.rows])
 
 

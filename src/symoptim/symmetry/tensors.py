@@ -60,13 +60,13 @@ def unique_rows(table: Tensor) -> tuple[Tensor, Tensor]:
             bound = len(different)
         key, bound = key * size + (column - low), bound * size
     different, which = unique_values(key)
-    return table[_first_places(which, len(different))], which
+    return table[first_places(which, len(different))], which
 
 
 LARGEST = 2**62
 
 
-def _first_places(which: Tensor, count: int) -> Tensor:
+def first_places(which: Tensor, count: int) -> Tensor:
     """Where each number first occurs."""
     places = torch.arange(len(which))
     return torch.full((count,), len(which)).scatter_reduce_(0, which, places, "amin")
