@@ -273,7 +273,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
     "statistics that are looked at": (Looked, None),
     "batch norms": (batch_norms, None),
     "batch norms in evaluation": (lambda: batch_norms().eval(), None),
-    "unused parameters": (lambda: Function(lambda m, x: x * m.p0, (), (3,), (2, 3), (0, 3), (2, 3, 0)), 7),
+    "unused parameters": (lambda: Function(lambda m, x: x * m.p0, (), (3,), (2, 3), (0, 3), (2, 3, 0)), 0),
     "a parameter without entries": (lambda: Function(lambda m, x: F.linear(x, m.p0), (0, 4)), 0),
     "integers as parameters": (
         lambda: Function(lambda m, x: (x + m.zeros) @ m.p0, (4, 4), zeros=torch.zeros(4, dtype=torch.long)),

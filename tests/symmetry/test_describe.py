@@ -26,4 +26,4 @@ def test_powers_are_shown() -> None:
     text = text_of(group_of("arch2 training"))
     assert text.startswith("12 rescalings\n")
     assert "hidden.0.norm.running_var entries x a^2" in text
-    assert "exact as far as eps is not felt: batch_norm (eps 1e-05) x 2" in text
+    assert "exact as far as eps is not felt: batch_norm (eps 1e-30) x 2" in text

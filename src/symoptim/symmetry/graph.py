@@ -54,6 +54,15 @@ class Graph:
     mutated: tuple[tuple[str, Ref], ...]
     """Names of buffers, and their values afterwards."""
 
+    def parts_read(self) -> dict[int, frozenset[int]]:
+        """Of every operation, which of its results are taken out of the tuple it returns."""
+        read: dict[int, set[int]] = {operation.index: set() for operation in self.operations}
+        for operation in self.operations:
+            if operation.name == "getitem":
+                whole, position = operation.arguments
+                read.setdefault(whole.index, set()).add(position)
+        return {index: frozenset(positions) for index, positions in read.items()}
+
     def in_order_of_use(self) -> list[Leaf]:
         """Leaves that are used, in the order they first are, and what only comes out again behind them."""
         first = {ref.index: len(self.operations) for ref in self.outputs}

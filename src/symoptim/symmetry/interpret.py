@@ -72,9 +72,10 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     known = known_values(graph)
     tie_unread(findings.system, graph, forms, known)
     values.update(forms)
+    read = graph.parts_read()
     for operation in graph.operations:
         findings.origins.append((findings.system.count, (operation.place, operation.name)))
-        values[operation.index] = _result(findings, operation, values, known)
+        values[operation.index] = _result(findings, operation, values, known, read[operation.index])
     _close(findings, graph, values)
     return findings
 
@@ -101,7 +102,11 @@ def _leaf(
 
 
 def _result(
-    findings: Findings, operation: Operation, values: dict[int, Value], known: Mapping[int, Tensor]
+    findings: Findings,
+    operation: Operation,
+    values: dict[int, Value],
+    known: Mapping[int, Tensor],
+    read: frozenset[int],
 ) -> Value:
     def look_up(argument: Any) -> Any:
         if isinstance(argument, Ref):
@@ -118,7 +123,7 @@ def _result(
         return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
-    context = Context(findings.system, operation, known=known)
+    context = Context(findings.system, operation, known=known, read=read)
     result = _judged(context, arguments, keywords)
     if result is None and (operation.result is not None or operation.name not in RULES):
         result = _pinned(findings, operation, [*arguments, *keywords.values()])

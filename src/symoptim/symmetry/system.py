@@ -19,6 +19,7 @@ from torch import Tensor
 
 from symoptim.symmetry.form import ANYTHING, FIXED, Deferred, Form, fixed
 from symoptim.symmetry.tensors import aligned, broadcast_shape, filled, squeezed, stacked, unique_rows
+from symoptim.symmetry.terms import apart, at_first, require_settled, varying
 
 Exponent = int | Fraction
 
@@ -53,7 +54,7 @@ class System:
         terms: list[Tensor] = []
         exponents: list[Exponent] = []
         for form, exponent in factors:
-            _check_settled(form)
+            require_settled(form)
             moving = [term for term in form.terms if not bool((term == FIXED).all())]
             terms += [aligned(term, len(shape)) for term in moving]
             exponents += [exponent] * len(moving)
@@ -99,7 +100,7 @@ class System:
 
     def alike_along(self, form: Form, axes: Sequence[int]) -> Form:
         """The same, with rows and columns left apart."""
-        _check_settled(form)
+        require_settled(form)
         count = len(form.shape)
         reduced = {axis % count for axis in axes}
         varying = [any(term.shape[axis] > 1 for axis in reduced) for term in form.terms]
@@ -114,10 +115,10 @@ class System:
 
     def _tied(self, terms: Sequence[Tensor], reduced: Sequence[int]) -> list[Tensor]:
         """Require that the sum of terms does not vary along axes; the terms at one place of them."""
-        groups = _apart(terms, reduced)
+        groups = apart(terms, reduced)
         if len(groups) > 1 and not any(bool((term == ANYTHING).any()) for term in terms):
-            self._tie_apart(groups, reduced)
-            return [_at_first(term, reduced) for term in terms]
+            self._tieapart(groups, reduced)
+            return [at_first(term, reduced) for term in terms]
         together = stacked(terms)
         kept = [axis for axis in range(together.dim() - 1) if axis not in reduced]
         table = together.permute(*kept, *reduced, together.dim() - 1)
@@ -130,7 +131,7 @@ class System:
         back = [1 if axis in reduced else together.shape[axis] for axis in range(together.dim() - 1)]
         return [reference[..., 0, t].reshape(back) for t in range(len(terms))]
 
-    def _tie_apart(self, groups: Sequence[Sequence[Tensor]], reduced: Sequence[int]) -> None:
+    def _tieapart(self, groups: Sequence[Sequence[Tensor]], reduced: Sequence[int]) -> None:
         """The same for groups of terms that vary with different axes.
 
         From one matrix of a stack to the next all rows change by one number and all columns by its inverse:
@@ -141,7 +142,7 @@ class System:
         steps = [self.fresh(*shape) for _ in groups[1:]]
         for number, group in enumerate(groups):
             mine = steps if number == 0 else [steps[number - 1]]
-            ids = stacked([*group, *(_at_first(term, reduced) for term in group), *mine])
+            ids = stacked([*group, *(at_first(term, reduced) for term in group), *mine])
             self.require([1] * len(group) + [-1] * len(group) + [-1 if number else 1] * len(mine), ids)
 
     def settle(self, form: Form) -> Form:
@@ -156,7 +157,7 @@ class System:
 
     def blind_to(self, form: Form, axes: Sequence[int]) -> Form:
         """Form as seen by an operation that subtracts what is constant along these axes."""
-        return self.settle(replace(form, addends=_varying(form, form.addends, axes)))
+        return self.settle(replace(form, addends=varying(form, form.addends, axes)))
 
     def normalized_by(self, form: Form, axes: Sequence[int]) -> Form:
         """Form as seen by an operation that divides by what is constant along these axes.
@@ -165,40 +166,7 @@ class System:
         """
         if form.addends:
             return self.settle(form)
-        return self.settle(replace(form, factors=_varying(form, form.factors, axes)))
-
-
-def _check_settled(form: Form) -> None:
-    if not form.is_settled:
-        raise ValueError("settle a form before its scales are looked at")
-
-
-def _at_first(term: Tensor, axes: Sequence[int]) -> Tensor:
-    """A term at the first place of some axes."""
-    return term[tuple(slice(0, 1) if axis in axes else slice(None) for axis in range(term.dim()))]
-
-
-def _apart(terms: Sequence[Tensor], reduced: Sequence[int]) -> list[list[Tensor]]:
-    """Groups of terms, such that each group varies with axes of its own besides the reduced ones."""
-    groups: list[tuple[set[int], list[Tensor]]] = []
-    kept = [axis for axis in range(terms[0].dim()) if axis not in reduced]
-    for term in sorted(terms, key=lambda term: -math.prod(term.shape[axis] for axis in kept)):
-        axes = {axis for axis in kept if term.shape[axis] > 1}
-        alike = [group for group in groups if group[0] & axes] if axes else groups[:1]
-        groups = [group for group in groups if not any(group is other for other in alike)]
-        joined = [one for _, members in alike for one in members] + [term]
-        groups.append((axes.union(*(others for others, _ in alike)), joined))
-    return [members for _, members in groups]
-
-
-def _varying(form: Form, deferred: Sequence[Deferred], axes: Sequence[int]) -> tuple[Deferred, ...]:
-    """Those that are not constant along axes."""
-    reduced = [axis % len(form.shape) for axis in axes]
-    return tuple(
-        one
-        for one in deferred
-        if any(one.spread.shape[axis] > 1 and form.shape[axis] > 1 for axis in reduced)
-    )
+        return self.settle(replace(form, factors=varying(form, form.factors, axes)))
 
 
 def move(form: Form, operation: Callable[[Tensor], Tensor]) -> Form:

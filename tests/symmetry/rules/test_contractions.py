@@ -17,10 +17,10 @@ def experts(self: nn.Module, x: Tensor) -> Tensor:
     return grouped_mm(hidden, self.down, offs=ends)
 
 
-def test_units_of_experts_scale_alike_where_rows_are_grouped() -> None:
+def test_units_of_each_expert_have_a_scale_of_their_own_where_rows_are_grouped() -> None:
     model = Lambda(experts, gate=nn.Linear(8, 2), up=weight(3, 8, 16), down=weight(3, 16, 8))
     # The only type torch traces it in.
     spec = discover(model.bfloat16(), (torch.randn(6, 8, dtype=torch.bfloat16),))
     assert not spec.unknown
     moved = spec.moves(["up", "down"])
-    assert int(moved.sum()) == 16  # the same unit of all experts; each has its own, which is not found yet
+    assert int(moved.sum()) == 3 * 16

@@ -35,6 +35,8 @@ class Context:
     """Constants that break exactness, such as the eps of a normalization."""
     known: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
     """Values that never change, by number."""
+    read: frozenset[int] = frozenset()
+    """Which of several results somebody takes."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -42,6 +44,11 @@ class Context:
         result = self.operation.result
         first = result if isinstance(result, Tensor) else result[0]
         return tuple(first.shape)
+
+    @property
+    def reads_statistics(self) -> bool:
+        """Whether anything but the first result matters."""
+        return bool(self.read - {0})
 
     def value(self, argument: Any) -> Tensor | None:
         """What an argument of the operation, as it stands in the graph, always is; None where it varies."""
