@@ -13,8 +13,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.graph import Graph, Operation, Ref
-from symoptim.symmetry.system import System, move
-from symoptim.symmetry.tensors import unique_values
+from symoptim.symmetry.system import System
+from symoptim.symmetry.tensors import stacked, unique_values
 
 READERS = ("slice", "select", "narrow", "index", "index_select", "embedding")
 
@@ -43,9 +43,11 @@ def _tie(system: System, form: Form, here: Ref, users: list[Operation], known: M
         read = _read(form.shape, axis, here, users, known)
         if read.any() and not read.all():
             first, rest = int(read.long().argmax()), (~read).nonzero().flatten()
-            unread = move(form, lambda ids, axis=axis, rest=rest: ids.index_select(axis, rest))
-            one = move(form, lambda ids, axis=axis, first=first: ids.narrow(axis, first, 1))
-            system.same(unread, one)
+            # Term by term: their sum would be an unknown for every entry.
+            for term in form.terms:
+                if term.shape[axis] > 1:
+                    unread = term.index_select(axis, rest)
+                    system.require([1, -1], stacked([unread, term.narrow(axis, first, 1)]))
 
 
 def _read(

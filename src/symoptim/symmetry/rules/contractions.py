@@ -56,7 +56,7 @@ def _matrix(form: Form, *, row: bool) -> Form:
     return move(form, lambda ids: ids.unsqueeze(0 if row else 1))
 
 
-@rule("mm", "bmm", "matmul", "mv", "dot", sees_deferred=True)
+@rule("mm", "bmm", "matmul", "mv", "dot", "vdot", sees_deferred=True)
 def _matmul(context: Context, one: Form, other: Form) -> Result:
     one = context.system.settle(one)
     other = context.system.settle(other) if other.factors else other

@@ -68,13 +68,19 @@ def _pad(context: Context, form: Form, around: Sequence[int], *rest: Any, **keyw
     words = [one for one in (*rest, keywords.get("mode")) if isinstance(one, str)]
     numbers = [one for one in (*rest, keywords.get("value")) if isinstance(one, int | float)]
     if any(word != "constant" for word in words):
-        tied = context.system.const_along(form, range(-len(around) // 2, 0))
-        return Form(context.shape, tied.terms)  # mirrored or repeated: places mix
+        return _mixed(context, form, around)
     if numbers and numbers[0] not in (0, -math.inf):
         context.system.pin(form)
         return fixed(context.shape)
     ids = torch.nn.functional.pad(context.system.single(form).ids(), list(around), value=ANYTHING)
     return _joined(context, ids)
+
+
+@rule(*(f"{kind}_pad{axes}d" for kind in ("reflection", "replication") for axes in (1, 2, 3)))
+def _mixed(context: Context, form: Form, around: Sequence[int]) -> Form:
+    """Places mix: they are mirrored or repeated."""
+    tied = context.system.const_along(form, range(-(len(around) // 2), 0))
+    return Form(context.shape, tied.terms)
 
 
 @rule("embedding")

@@ -15,7 +15,7 @@ WHOLE = (
     "repeat_interleave movedim narrow pixel_shuffle pixel_unshuffle channel_shuffle flatten unflatten "
     "swapaxes tile numpy_T mT mH broadcast_to"
 ).split()
-PARTS = ("split", "split_with_sizes", "unbind", "chunk", "tensor_split")
+PARTS = ("split", "split_with_sizes", "unbind", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk")
 
 
 @rule(*WHOLE, sees_deferred=True)
