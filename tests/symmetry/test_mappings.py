@@ -40,9 +40,9 @@ def test_layers_of_a_stack_are_one_pattern_but_not_neighbors() -> None:
         "  - smooth_layer: '2'  # 4 channels\n"
         "    balance_layers: ['4']"
     )
-    blocks = [Mapping(f"h.{k}.ln", (f"h.{k}.q", f"h.{k}.k"), 4 + k) for k in range(3)]
+    blocks = [Mapping(f"h.{k}.ln_1", (f"h.{k}.q", f"h.{k}.k"), 4 + k) for k in range(3)]
     assert as_yaml(blocks).splitlines()[1:] == [
-        r"  - smooth_layer: 're:^h\.\d+\.ln$'  # 3 times 4 or 5 or 6 channels",
+        r"  - smooth_layer: 're:^h\.\d+\.ln_1$'  # 3 times 4 or 5 or 6 channels",
         r"    balance_layers: ['re:^h\.\d+\.q$', 're:^h\.\d+\.k$']",
     ]
 

@@ -1,13 +1,15 @@
 """``symoptim discover``: the rescalings of any model, from the command line."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 from typer import Argument, Option
 
 from symoptim.cli.report import tell_written
+from symoptim.errors import OptionError, SymoptimError
 
 if TYPE_CHECKING:
     from symoptim.symmetry.spec import SymmetrySpec
@@ -53,7 +55,7 @@ def discover(
         if mode != "as-made":
             model.train(mode == "training")
     with progress.status("looking for symmetries"):
-        spec = find(model, arguments)
+        spec = _found(find, model, arguments)
     show(console, spec)
     failed = False
     if certify:
@@ -68,11 +70,25 @@ def discover(
         raise SystemExit(1)
 
 
+def _found(find: Callable[..., "SymmetrySpec"], model: object, arguments: tuple[Any, ...]) -> "SymmetrySpec":
+    try:
+        return find(model, arguments)
+    except SymoptimError:
+        raise
+    except Exception as error:  # the model's own: it does not run on these inputs
+        shapes = ", ".join(str(tuple(getattr(one, "shape", ()))) for one in arguments)
+        raise OptionError(
+            f"the model does not run on inputs of shape {shapes}: {type(error).__name__}: {error}"
+        ) from error
+
+
 def show(console: Console, spec: "SymmetrySpec") -> None:
     """Print the kinds of units, and what was pinned and why."""
     from symoptim.symmetry.describe import remarks, table_of
 
-    table = Table("units", "where", "what moves with each", title=f"{len(spec)} rescalings")
+    table = Table("units", title=f"{len(spec)} rescalings")
+    table.add_column("where", overflow="fold")
+    table.add_column("what moves with each", overflow="fold")
     for kind in table_of(spec):
         table.add_row(str(kind.number), kind.place, "\n".join(map(str, kind.slices)))
     console.print(table, markup=False)

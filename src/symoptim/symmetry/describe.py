@@ -95,12 +95,20 @@ def table_of(spec: SymmetrySpec) -> list[KindOfUnit]:
     for kind in found:
         key = (_starred(kind.place), tuple(str(_without_numbers(one)) for one in kind.slices))
         alike.setdefault(key, []).append(kind)
-    return [same[0] if len(same) == 1 else _together(same) for same in alike.values()]
+    return [_shortened(same[0]) if len(same) == 1 else _together(same) for same in alike.values()]
+
+
+def _shortened(kind: KindOfUnit) -> KindOfUnit:
+    """The same, with slices that differ by numbers only as one."""
+    starred = [_without_numbers(one) for one in kind.slices]
+    times = Counter(map(str, starred))
+    shown = (b if times[str(b)] > 1 else a for a, b in zip(kind.slices, starred, strict=True))
+    return kind._replace(slices=tuple({str(one): one for one in shown}.values()))
 
 
 def _together(same: list[KindOfUnit]) -> KindOfUnit:
-    slices = tuple(map(_without_numbers, same[0].slices))
-    return KindOfUnit(_starred(same[0].place), sum(kind.number for kind in same), slices)
+    slices = {str(starred): starred for starred in map(_without_numbers, same[0].slices)}
+    return KindOfUnit(_starred(same[0].place), sum(kind.number for kind in same), tuple(slices.values()))
 
 
 def _without_numbers(one: Slice) -> Slice:

@@ -56,7 +56,7 @@ def discover(
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
-    return _spec(findings, space, rank > 0, recorded)
+    return _spec(findings, space, _of_tensors(findings), recorded)
 
 
 def _graph_of(
@@ -77,10 +77,21 @@ def _graph_of(
 def _ranks(findings: Findings) -> Tensor:
     """Which unknowns stay free: scales of units (0), then of a tensor's rows, columns, and buffers (3)."""
     rank = torch.zeros(findings.system.count, dtype=torch.int64)
+    for ids in findings.system.derived:
+        rank[ids[ids > FIXED]] = 2
     for name, form in findings.tensors.items():
         for number, term in enumerate(form.terms):
             rank[term[term > FIXED]] = 3 if name in findings.buffers else min(number + 1, 2)
     return rank
+
+
+def _of_tensors(findings: Findings) -> Tensor:
+    """Which unknowns are of the model's own tensors."""
+    mine = torch.zeros(findings.system.count, dtype=torch.bool)
+    for form in findings.tensors.values():
+        for term in form.terms:
+            mine[term[term > FIXED]] = True
+    return mine
 
 
 def _spec(findings: Findings, space: NullSpace, of_parameter: Tensor, recorded: str) -> SymmetrySpec:

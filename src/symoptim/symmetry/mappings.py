@@ -83,9 +83,10 @@ def as_yaml(found: Iterable[Mapping]) -> str:
 
 
 def _in_one_layer(names: tuple[str, ...]) -> bool:
-    """Whether the names have the same numbers in them: a pattern would else also match other pairs."""
-    return len({tuple(re.findall(r"\d+", name)) for name in names}) == 1
+    """Whether the names have the same numbers of layers: a pattern would else also match other pairs."""
+    return len({tuple(part for part in name.split(".") if part.isdigit()) for name in names}) == 1
 
 
 def _pattern(name: str) -> str:
-    return "re:^" + re.sub(r"\d+", r"\\d+", name.replace(".", r"\.")) + "$"
+    parts = (r"\d+" if part.isdigit() else re.escape(part) for part in name.split("."))
+    return "re:^" + r"\.".join(parts) + "$"

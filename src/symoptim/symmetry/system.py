@@ -32,6 +32,8 @@ class System:
         self.count = 1
         self.rows: list[tuple[tuple[float, ...], Tensor]] = []
         """Coefficients ``(t,)`` and ids ``(equations, t)``."""
+        self.derived: list[Tensor] = []
+        """Unknowns that stand for a power of a scale or a part of one: no good to name a unit by."""
 
     def fresh(self, *shape: int) -> Tensor:
         """Ids of new unknowns."""
@@ -65,6 +67,8 @@ class System:
         together = stacked(terms)
         different, where = unique_rows(together.reshape(-1, len(terms)))
         product = self.fresh(len(different))
+        if 1 not in exponents:
+            self.derived.append(product)
         self.require([*exponents, -1], torch.cat([different, product[:, None]], dim=1))
         product = torch.where((different == ANYTHING).any(dim=1), ANYTHING, product)
         return Form(tuple(shape), (squeezed(product[where].reshape(together.shape[:-1])),))

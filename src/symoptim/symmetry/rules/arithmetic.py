@@ -73,7 +73,10 @@ def _product(context: Context, *factors: tuple[Any, Exponent]) -> Form:
             passed += [_spread_out(factor, form.shape, context.shape) for factor in form.factors]
             form = form.bare()
         settled.append((context.system.settle(form), exponent))
-    return replace(context.system.combine(settled, context.shape), factors=tuple(passed))
+    product = context.system.combine(settled, context.shape)
+    if passed:
+        context.system.derived += product.terms
+    return replace(product, factors=tuple(passed))
 
 
 def _spread_out(factor: Deferred, before: tuple[int, ...], shape: tuple[int, ...]) -> Deferred:
