@@ -19,6 +19,17 @@ def mlp():
 def with_inputs():
     return mlp(), (torch.rand(5, 3),)
 
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp = mlp()
+
+    def forward(self, *, pixels):
+        return self.mlp(pixels)
+
+def by_name():
+    return Named(), {"pixels": torch.rand(5, 3)}
+
 def tokens():
     return nn.Sequential(nn.Embedding(7, 4), nn.LayerNorm(4), nn.Linear(4, 2))
 
@@ -68,6 +79,7 @@ def test_the_mode_can_be_chosen(models: Path) -> None:
 def test_inputs_may_be_tokens_or_come_with_the_model(models: Path) -> None:
     assert "rescalings" in run(f"{models}:tokens", "--input", "2,5:7").output
     assert "8 rescalings" in run(f"{models}:with_inputs").output
+    assert "certificate holds" in run(f"{models}:by_name", "--certify").output
 
 
 def test_a_module_is_found_by_name() -> None:

@@ -44,23 +44,24 @@ def discover(
 ) -> None:
     """Find every rescaling of a model's weights that leaves its outputs as they are.
 
-    The factory takes no arguments and returns the model, or the model and a tuple of inputs.
+    The factory takes no arguments and returns the model, or the model and its inputs: a tuple, or a
+    dictionary of inputs by name.
     """
     from symoptim.cli.models import load_model  # they need torch, which takes a second
     from symoptim.symmetry.discover import discover as find
 
     console, progress = Console(), Console(stderr=True)
     with progress.status("making the model"):
-        model, arguments = load_model(factory, inputs or [])
+        model, arguments, keywords = load_model(factory, inputs or [])
         if mode != "as-made":
             model.train(mode == "training")
     with progress.status("looking for symmetries"):
-        spec = _found(find, model, arguments)
+        spec = _found(find, model, arguments, keywords)
     show(console, spec)
     failed = False
     if certify:
         with progress.status("certifying"):
-            certificate = spec.certify(model, arguments)
+            certificate = spec.certify(model, arguments, keywords)
         console.print(f"certificate {certificate}", highlight=False)
         failed = not certificate.holds
     if mappings:
@@ -70,13 +71,15 @@ def discover(
         raise SystemExit(1)
 
 
-def _found(find: Callable[..., "SymmetrySpec"], model: object, arguments: tuple[Any, ...]) -> "SymmetrySpec":
+def _found(
+    find: Callable[..., "SymmetrySpec"], model: object, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> "SymmetrySpec":
     try:
-        return find(model, arguments)
+        return find(model, arguments, keywords)
     except SymoptimError:
         raise
     except Exception as error:  # the model's own: it does not run on these inputs
-        shapes = ", ".join(str(tuple(getattr(one, "shape", ()))) for one in arguments)
+        shapes = ", ".join(str(tuple(getattr(one, "shape", ()))) for one in (*arguments, *keywords.values()))
         raise OptionError(
             f"the model does not run on inputs of shape {shapes}: {type(error).__name__}: {error}"
         ) from error

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,15 @@ from torch import Tensor, nn
 from symoptim.errors import OptionError
 
 
-def load_model(factory: str, inputs: Sequence[str]) -> tuple[nn.Module, tuple[Any, ...]]:
+class Call(NamedTuple):
+    """A model and the arguments it is called with."""
+
+    model: nn.Module
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+
+def load_model(factory: str, inputs: Sequence[str]) -> Call:
     """Make a model, and inputs for it.
 
     Args:
@@ -22,26 +30,29 @@ def load_model(factory: str, inputs: Sequence[str]) -> tuple[nn.Module, tuple[An
         inputs: shapes as they were typed; without any the factory has to return inputs too.
 
     Returns:
-        The model and the arguments of a call.
+        The model and its arguments.
 
     Raises:
         OptionError: it names nothing, makes no model, or there are no inputs.
     """
     made: Any = _find(factory)()
-    given: tuple[Any, ...] = ()
+    given: Any = ()
     if isinstance(made, tuple) and len(cast("tuple[Any, ...]", made)) == 2:
-        made, one_or_more = cast("tuple[Any, Any]", made)
-        given = cast("tuple[Any, ...]", one_or_more) if isinstance(one_or_more, tuple) else (one_or_more,)
+        made, given = cast("tuple[Any, Any]", made)
     if not isinstance(made, nn.Module):
         kind = type(cast("object", made)).__name__
         raise OptionError(f"{factory} returns a {kind}; it should make an nn.Module")
-    arguments = tuple(map(parse_input, inputs)) or given
+    if inputs:
+        return Call(made, tuple(map(parse_input, inputs)), {})
+    if isinstance(given, dict):
+        return Call(made, (), cast("dict[str, Any]", given))
+    arguments: tuple[Any, ...] = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
     if not arguments:
         raise OptionError(
             f"there is no input for {factory}: give --input SHAPE, such as --input 2,3,224,224, or let it "
-            "return the model and a tuple of inputs"
+            "return the model and its inputs, a tuple or a dictionary by name"
         )
-    return made, arguments
+    return Call(made, arguments, {})
 
 
 def parse_input(typed: str) -> Tensor:
