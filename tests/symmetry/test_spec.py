@@ -126,13 +126,47 @@ def test_state_of_an_unknown_kind_is_refused_before_anything_is_changed() -> Non
 
 
 def test_state_of_filters_in_their_own_coordinates_is_refused() -> None:
-    model, inputs, spec = a_model()
-    optimizer = symoptim.ScaledSGD(symoptim.param_groups(model), lr=0.1, momentum=0.9)
-    model(inputs).sum().backward()
-    spec.rescale_(model, spec.random(), optimizer=optimizer)  # there is none yet
-    optimizer.step()
-    with pytest.raises(OptionError, match="coordinates of their own"):
+    model, _, spec = a_model()
+    before = copy.deepcopy(model)
+    for make in (symoptim.ScaledSGD, symoptim.UnitNormSGD):
+        optimizer = make(symoptim.param_groups(before), lr=0.1)
+        with pytest.raises(OptionError, match="coordinates of their own"):
+            spec.rescale_(before, spec.random(), optimizer=optimizer)
+    assert_same(model, a_model()[0])
+
+
+def test_weight_decay_that_goes_through_the_state_is_refused() -> None:
+    model, _, spec = a_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.1)
+    with pytest.raises(OptionError, match=r"adds weights to gradients \(weight_decay=0.1\)"):
         spec.rescale_(model, spec.random(), optimizer=optimizer)
+    spec.rescale_(
+        model, spec.random(), optimizer=torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+    )
+
+
+def test_the_optimizer_of_another_model_is_refused() -> None:
+    model, _, spec = a_model()
+    optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+    with pytest.raises(OptionError, match="give the model's optimizer"):
+        spec.rescale_(model, spec.random(), optimizer=optimizer)
+
+
+@pytest.mark.parametrize(
+    ("element", "words"),
+    [([0.0], "got list"), (torch.full((12,), torch.nan), "finite"), (torch.full((12,), torch.inf), "finite")],
+)
+def test_what_is_no_element_changes_nothing(element: Tensor, words: str) -> None:
+    model, _, spec = a_model()
+    with pytest.raises(OptionError, match=words):
+        spec.rescale_(model, element)
+    assert_same(model, a_model()[0])
+
+
+@pytest.mark.parametrize("spread", [-1.0, float("nan"), float("inf")])
+def test_a_spread_is_a_size(spread: float) -> None:
+    with pytest.raises(OptionError, match="spread must be a finite number"):
+        a_model()[2].random(spread=spread)
 
 
 @pytest.mark.parametrize("name", ["arch2 evaluation", "attention by hand", "tied autoencoder", "lstm"])

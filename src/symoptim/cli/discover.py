@@ -50,6 +50,8 @@ def discover(
     from symoptim.cli.models import load_model  # they need torch, which takes a second
     from symoptim.symmetry.discover import discover as find
 
+    if out is not None and out.suffix != ".svg":
+        raise OptionError(f"the drawing is an SVG file: name it so, --out {out.with_suffix('.svg')}")
     console, progress = Console(), Console(stderr=True)
     with progress.status("making the model"):
         model, arguments, keywords = load_model(factory, inputs or [])
@@ -78,7 +80,16 @@ def _found(
         return find(model, arguments, keywords)
     except SymoptimError:
         raise
-    except Exception as error:  # the model's own: it does not run on these inputs
+    except Exception as error:
+        _require_running(model, arguments, keywords)
+        raise error
+
+
+def _require_running(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    """Say so if it is the model that does not run."""
+    try:
+        model(*arguments, **keywords)
+    except Exception as error:
         shapes = ", ".join(str(tuple(getattr(one, "shape", ()))) for one in (*arguments, *keywords.values()))
         raise OptionError(
             f"the model does not run on inputs of shape {shapes}: {type(error).__name__}: {error}"
@@ -109,9 +120,9 @@ def _show_mappings(console: Console, spec: "SymmetrySpec") -> None:
 def _write(console: Console, spec: "SymmetrySpec", json_path: Path | None, out: Path | None) -> None:
     from symoptim.symmetry.drawing import draw
 
-    texts = {json_path: spec.to_json, out: lambda: draw(spec)}
-    paths = [path for path in (json_path, out) if path is not None]
-    for path in paths:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(texts[path](), encoding="utf-8")
-    tell_written(console, paths)
+    wanted = [(json_path, spec.to_json), (out, lambda: draw(spec))]
+    for path, text in wanted:
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text(), encoding="utf-8")
+            tell_written(console, [path])

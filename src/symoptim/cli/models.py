@@ -46,7 +46,7 @@ def load_model(factory: str, inputs: Sequence[str]) -> Call:
         return Call(made, tuple(map(parse_input, inputs)), {})
     if isinstance(given, dict):
         return Call(made, (), cast("dict[str, Any]", given))
-    arguments: tuple[Any, ...] = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
+    arguments = tuple(cast("Sequence[Any]", given)) if isinstance(given, tuple | list) else (given,)
     if not arguments:
         raise OptionError(
             f"there is no input for {factory}: give --input SHAPE, such as --input 2,3,224,224, or let it "
@@ -74,7 +74,10 @@ def parse_input(typed: str) -> Tensor:
         raise OptionError(
             f"input '{typed}' is no shape: write sizes with commas, 2,3,224,224, or tokens, 2,16:50257"
         )
-    return torch.rand(shape) if tokens is None else torch.randint(tokens, shape)
+    generator = torch.Generator().manual_seed(0)
+    if tokens is None:
+        return torch.rand(shape, generator=generator)
+    return torch.randint(tokens, shape, generator=generator)
 
 
 def _find(factory: str) -> Callable[[], Any]:

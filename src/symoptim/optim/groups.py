@@ -54,6 +54,7 @@ def param_groups(
     model: nn.Module,
     *,
     example_inputs: tuple[Any, ...] | None = None,
+    keywords: Mapping[str, Any] | None = None,
     overrides: Mapping[str, Geometry | Role] | None = None,
 ) -> ParameterGroups:
     """Sort the parameters of ``model`` into groups by layer type, or by its symmetries.
@@ -72,7 +73,8 @@ def param_groups(
 
     Args:
         model: the network.
-        example_inputs: positional arguments of a call.
+        example_inputs: positional arguments of a call; ``()`` if there are none.
+        keywords: its other arguments.
         overrides: geometry by name of a module (for all weights under it with two axes or more) or of a
             single parameter, or a :class:`symoptim.Role` to give the axis too; the longest name wins.
 
@@ -102,8 +104,8 @@ def param_groups(
     """
     if example_inputs is None:
         return ParameterGroups(route(model, overrides))
-    spec = discover(model, example_inputs)
-    certificate = spec.certify(model, example_inputs)
+    spec = discover(model, example_inputs, keywords)
+    certificate = spec.certify(model, example_inputs, keywords)
     if not certificate.holds:
         raise SymmetryError(
             f"the symmetries that were found are none ({certificate}): go by layer type instead"

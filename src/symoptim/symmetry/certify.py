@@ -1,24 +1,21 @@
-"""Proof by trial: random elements of a group act on a copy of the model, and its outputs are compared.
+"""Proof by trial: random elements of a group act on a model's weights, and its outputs are compared.
 
 In float64. The second check needs one backward pass for all generators at once: if outputs do not change
 along a generator, the derivative of any loss of them along it is zero, and the charges of weights times
 gradients vanish (Noether).
 """
 
-import copy
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
+from symoptim.symmetry.exact import ExactCall, Tensors
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.tensors import model_tensors
 
-NO_EPS = 1e-30  # torch refuses zero in training mode
 PASSING = 1e-8
 """Errors below count as rounding: deep networks magnify that of float64."""
 
@@ -60,11 +57,13 @@ def certify(
     elements: int = 2,
     spread: float = 2.0,
 ) -> Certificate:
-    """Try a group on a copy of its model.
+    """Try a group on a model, which is left as it is.
+
+    It is called twice with the same inputs, so that what a call leaves behind counts too.
 
     Args:
         spec: the group.
-        model: the model it was found on, in the same mode; it is left as it is.
+        model: the model it was found on, in the same mode.
         example_inputs: positional arguments of a call, with values that matter now.
         keywords: its other arguments.
         elements: number of random elements.
@@ -73,93 +72,77 @@ def certify(
     Returns:
         What was measured.
 
+    Raises:
+        SymmetryError: the group is of another model.
+        TraceError: the model returns no tensors that can be seen.
+
     >>> from symoptim.symmetry.discover import discover
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     >>> spec = discover(model, (torch.rand(5, 3),))
     >>> certify(spec, model, (torch.rand(5, 3),)).holds
     True
     """
-    inputs, named = tree_map(_exact, example_inputs), tree_map(_exact, dict(keywords or {}))
-    here = copy.deepcopy(model).double()
-    without_eps = _without_eps(copy.deepcopy(here))
+    spec.require_model(model)
     drawn = [spec.random(seed=seed, spread=spread) for seed in range(elements)]
-    with _InFloat64():
-        output_error = _output_error(spec, without_eps, inputs, named, drawn)
-        eps_error = _output_error(spec, here, inputs, named, drawn)
-        noether_residual = _noether_residual(spec, without_eps, inputs, named)
+    without_eps = ExactCall(model, example_inputs, keywords, ignored=_guards(spec))
+    as_it_is = ExactCall(model, example_inputs, keywords)
     return Certificate(
-        output_error=output_error,
-        eps_error=eps_error,
-        noether_residual=noether_residual,
+        output_error=_output_error(spec, without_eps, drawn),
+        eps_error=_output_error(spec, as_it_is, drawn),
+        noether_residual=_noether_residual(spec, without_eps),
         unknown=spec.unknown,
         pinned=spec.pinned,
         approximate=spec.approximate,
     )
 
 
-class _InFloat64(TorchDispatchMode):
-    """What is asked for in float32 is made in float64: many models compute their norms in float32."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        def wide(value: Any) -> Any:
-            return torch.float64 if value is torch.float32 else value
-
-        return func(*map(wide, args), **{name: wide(value) for name, value in (kwargs or {}).items()})
-
-
-def _exact(value: Any) -> Any:
-    return value.double() if isinstance(value, Tensor) and value.is_floating_point() else value
-
-
-def _without_eps(model: nn.Module) -> nn.Module:
-    for module in model.modules():
-        for name in ("eps", "variance_epsilon"):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, NO_EPS)
-    return model
-
-
-def _outputs(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Tensor]:
-    """Outputs of a copy: a call in training mode moves running averages."""
-    with cast("Any", torch.random).fork_rng():
-        torch.default_generator.manual_seed(0)  # dropout drops the same
-        found = tree_leaves(copy.deepcopy(model)(*inputs, **keywords))
-    return [one for one in found if isinstance(one, Tensor) and one.is_floating_point()]
+def _guards(spec: SymmetrySpec) -> set[float]:
+    """The constants that operations are exact up to."""
+    found = (re.search(r"\(eps (\S+)\)$", place) for place in spec.approximate)
+    return {float(one[1]) for one in found if one}
 
 
 @torch.no_grad()
-def _output_error(
-    spec: SymmetrySpec,
-    model: nn.Module,
-    inputs: tuple[Any, ...],
-    keywords: Mapping[str, Any],
-    elements: list[Tensor],
-) -> float:
-    before = _outputs(model, inputs, keywords)
-    rescaled = (spec.rescale_(copy.deepcopy(model), element) for element in elements)
-    return max((_difference(before, _outputs(one, inputs, keywords)) for one in rescaled), default=0.0)
+def _output_error(spec: SymmetrySpec, call: ExactCall, elements: list[Tensor]) -> float:
+    tensors = call.tensors()
+    before = call.twice(tensors)
+    worst = 0.0
+    for element in elements:
+        worst = max(worst, difference(before, call.twice(_rescaled(spec, tensors, element))))
+    return worst
 
 
-def _difference(before: list[Tensor], after: list[Tensor]) -> float:
-    """Largest change, each output measured by its largest entry; NaN is the worst of all."""
+def _rescaled(spec: SymmetrySpec, tensors: Tensors, element: Tensor) -> Tensors:
+    scales = spec.log_scales(element)
+    return {
+        name: tensor * scales[name].exp().to(tensor.device) if name in scales else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def difference(before: list[Tensor], after: list[Tensor]) -> float:
+    """Largest change, each tensor measured by its largest entry; NaN that appears is the worst of all."""
+    if [one.shape for one in before] != [one.shape for one in after]:
+        return float("inf")
     worst = 0.0
     for old, new in zip(before, after, strict=True):
-        if not old.numel():
+        same = (old == new) | (old.isnan() & new.isnan())
+        if bool(same.all()):
             continue
-        scale = float(old.abs().max())
-        error = float((new - old).abs().max()) / scale if scale else float(new.abs().max())
+        if not old.is_floating_point():
+            return float("inf")
+        finite = old[old.isfinite()].abs()
+        scale = float(finite.max()) if finite.numel() else 0.0
+        error = float((new - old)[~same].abs().max()) / (scale or 1.0)
         worst = max(worst, error if error == error else float("inf"))
     return worst
 
 
-def _noether_residual(
-    spec: SymmetrySpec, model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]
-) -> float:
-    model = copy.deepcopy(model)
-    model.requires_grad_(True)
-    outputs = [one for one in tree_leaves(model(*inputs, **keywords)) if isinstance(one, Tensor)]
+def _noether_residual(spec: SymmetrySpec, call: ExactCall) -> float:
+    tensors = call.tensors()
+    learned = {name for name, _ in call.model.named_parameters()} & set(spec.tensors)
+    leaves = {name: tensors[name].requires_grad_() for name in sorted(learned)}
+    outputs = call.once(tensors)
     generator = torch.Generator().manual_seed(0)
     loss = sum(
         (one * torch.randn(one.shape, generator=generator, dtype=one.dtype).to(one.device)).sum()
@@ -168,13 +151,9 @@ def _noether_residual(
     )
     if not isinstance(loss, Tensor):
         return 0.0
-    loss.backward()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
-    there = model_tensors(model)
-    products: dict[str, Tensor] = {}
-    for name in spec.tensors:
-        gradient = there[name].grad
-        if gradient is not None:
-            products[name] = (there[name] * gradient).detach()
+    gradients: Any = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+    pairs = zip(leaves.items(), gradients, strict=True)
+    products = {name: (leaf * grad).detach() for (name, leaf), grad in pairs if grad is not None}
     size = sum(float(product.abs().sum()) for product in products.values())
     charges = spec.charges(products).abs()[~spec.moves(name for name in spec.tensors if name not in products)]
     return float(charges.max()) / size if len(charges) and size else 0.0

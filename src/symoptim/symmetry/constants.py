@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref
+from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref, name_of
 
 LARGEST = 1_000_000
 """Elements of a value that is worth knowing: places are few, masks of long texts are many."""
@@ -59,6 +59,7 @@ def _computed(operation: Operation, values: Mapping[int, Tensor]) -> Tensor | No
     if (
         not isinstance(operation.result, Tensor)
         or operation.name in NOT_WRITTEN
+        or operation.name != name_of(operation.function)  # it writes to what it is given
         or torch.Tag.nondeterministic_seeded in tags
         or any(isinstance(one, Ref) and one.index not in values for one in tree_leaves(given))
         or not has_plain_sizes(operation.result)

@@ -4,16 +4,17 @@ Generators of one place that move the same tensors are of one kind. One of them 
 to every entry is looked at, and slices are named by axis.
 """
 
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.tensors import different_values, whole_numbers
+from symoptim.symmetry.tensors import different_values, sum_of_few, whole_numbers
 
 
 class Slice(NamedTuple):
@@ -41,46 +42,57 @@ class KindOfUnit(NamedTuple):
 
 def kinds(spec: SymmetrySpec) -> list[KindOfUnit]:
     """All kinds of generators, in the order of the tensors they move."""
-    members: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    members: dict[tuple[str, tuple[tuple[str, float], ...]], list[int]] = {}
     touched = _touched(spec)
     for number, name in enumerate(spec.names):
-        place = name.rpartition(" [")[0]
-        members.setdefault((place, tuple(touched[number])), []).append(number)
+        members.setdefault((name.rpartition(" [")[0], tuple(touched[number])), []).append(number)
     order = {name: position for position, name in enumerate(spec.tensors)}
     found = [
-        KindOfUnit(place, len(numbers), tuple(_slices(spec, numbers[-1], tensors)))
-        for (place, tensors), numbers in members.items()
+        KindOfUnit(place, len(numbers), tuple(_slices(spec, numbers[-1], [name for name, _ in moved])))
+        for (place, moved), numbers in members.items()
     ]
     return sorted(found, key=lambda kind: [order[one.tensor] for one in kind.slices])
 
 
-def _touched(spec: SymmetrySpec) -> list[list[str]]:
-    """Tensors that each generator moves."""
-    found: list[list[str]] = [[] for _ in spec.names]
+def _touched(spec: SymmetrySpec) -> list[list[tuple[str, float]]]:
+    """Tensors that each generator moves, each with the sum of the exponents of its entries."""
+    found: list[list[tuple[str, float]]] = [[] for _ in spec.names]
     for name in spec.tensors:
+        sums = _sums_of_exponents(spec, name)
         for number in whole_numbers(spec.moves([name]).nonzero().flatten()):
-            found[number].append(name)
+            found[number].append((name, round(float(sums[number]), 6)))
     return found
 
 
-def _slices(spec: SymmetrySpec, number: int, tensors: tuple[str, ...]) -> Iterator[Slice]:
+def _sums_of_exponents(spec: SymmetrySpec, name: str) -> Tensor:
+    """For every generator the sum over a tensor's entries of the powers they move by."""
+    moved, totals = spec.tensors[name], torch.zeros(spec.scales + 1, dtype=torch.float64)
+    for term in moved.terms:
+        times = math.prod(moved.shape) / term.numel()
+        ids = term.reshape(-1) % (spec.scales + 1)
+        totals.index_add_(0, ids, torch.full((len(ids),), times, dtype=torch.float64))
+    return spec.by_generator(totals)
+
+
+def _slices(spec: SymmetrySpec, number: int, tensors: Sequence[str]) -> Iterator[Slice]:
     """What one generator does to these tensors; those it only moves back and forth are left out."""
     element = torch.zeros(len(spec), dtype=torch.float64)
     element[number] = 1.0
-    for name, log_scale in spec.log_scales(element, tensors).items():
-        shape = spec.tensors[name].shape
-        for exponent in different_values(log_scale):
+    for name, terms in spec.log_terms(element, tensors).items():
+        # Rows that move alike are looked at once: of a large table there are few kinds.
+        small = sum_of_few(terms)
+        for exponent in different_values(small):
             if exponent != 0:
-                yield Slice(name, shape, _axis((log_scale == exponent).expand(shape)), exponent)
+                yield Slice(name, spec.tensors[name].shape, _axis(small == exponent), exponent)
 
 
 def _axis(mask: Tensor) -> int | None:
-    """First axis along which only some slices have a part in the mask."""
+    """The axis along which the fewest slices have a part in the mask; none if all have, along every axis."""
+    shares: list[float] = []
     for axis in range(mask.dim()):
         others = [other for other in range(mask.dim()) if other != axis]
-        if not bool((mask.any(dim=others) if others else mask).all()):
-            return axis
-    return None
+        shares.append(float((mask.any(dim=others) if others else mask).double().mean()))
+    return shares.index(min(shares)) if shares and min(shares) < 1 else None
 
 
 FEW = 12  # kinds that are shown as they are

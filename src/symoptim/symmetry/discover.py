@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import TraceError
+from symoptim.errors import OptionError
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph
@@ -18,8 +18,8 @@ from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
-from symoptim.symmetry.tensors import unique_values, whole_numbers
-from symoptim.symmetry.trace import trace
+from symoptim.symmetry.tensors import arguments_of, unique_values, whole_numbers
+from symoptim.symmetry.trace import NotExportable, trace
 
 
 def discover(
@@ -37,7 +37,9 @@ def discover(
 
     Args:
         model: the network.
-        example_inputs: positional arguments of a call; their values do not matter, their shapes do.
+        example_inputs: positional arguments of a call, a tuple or a single tensor. Values do not matter,
+            unless they choose a way through the model; sizes do: a sequence of one step tells nothing of
+            weights that multiply the step before it.
         keywords: its other arguments.
         ansatz: ``element`` gives every entry of a parameter an unknown of its own: for tests, it is slow.
 
@@ -45,18 +47,30 @@ def discover(
         The group; parameters the call does not use are not in it.
 
     Raises:
+        OptionError: the model is no ``nn.Module``, or one that cannot be looked into.
         TraceError: the forward pass cannot be watched.
 
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     >>> len(discover(model, (torch.rand(5, 3),)))
     4
     """
-    graph, recorded = _graph_of(model, example_inputs, keywords)
+    require_module(model)
+    graph, recorded = _graph_of(model, arguments_of(example_inputs), keywords)
     findings = interpret(graph, ansatz)
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
     return _spec(findings, space, _of_tensors(findings), recorded)
+
+
+def require_module(model: object) -> None:
+    """Refuse what has no symmetries, or cannot be looked into."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise OptionError(
+            "a scripted or traced model cannot be looked into: give the nn.Module it was made from"
+        )
+    if not isinstance(model, nn.Module):
+        raise OptionError(f"a model must be an nn.Module, got {type(model).__name__}")
 
 
 def _graph_of(
@@ -65,13 +79,9 @@ def _graph_of(
     """The graph, and why it had to be recorded, if so."""
     try:
         return trace(model, inputs, keywords, known=RULES), ""
-    except Exception as failure:  # whatever torch.export has to say about a model that runs all the same
-        try:
-            graph = record(model, inputs, keywords)
-        except TraceError as error:
-            raise error from failure
-        first, *_ = str(failure).strip().splitlines() or [""]
-        return graph, f"{type(failure).__name__}: {first}"
+    except NotExportable as failure:
+        reason = str(failure)
+    return record(model, inputs, keywords), reason
 
 
 def _ranks(findings: Findings) -> Tensor:
@@ -116,7 +126,7 @@ def _spec(findings: Findings, space: NullSpace, of_parameter: Tensor, recorded: 
         unknown={_located(*where): number for where, number in findings.unknown.items()},
         pinned={_spoken(name): number for name, number in findings.pinned.items()},
         approximate={
-            f"{_located(name, place)} (eps {eps:g})": number
+            f"{_located(name, place)} (eps {eps!r})": number
             for (name, place, eps), number in findings.approximate.items()
         },
         recorded=recorded,

@@ -43,6 +43,11 @@ class Operation:
     place: str
     """Module of the network it belongs to."""
 
+    def references(self) -> list[int]:
+        """Numbers of the values it takes, however deep they are in its arguments."""
+        arguments = tree_leaves((self.arguments, dict(self.keywords)))
+        return [one.index for one in arguments if isinstance(one, Ref)]
+
 
 @dataclass(frozen=True, slots=True)
 class Graph:
@@ -67,14 +72,13 @@ class Graph:
         """Leaves that are used, in the order they first are, and what only comes out again behind them."""
         first = {ref.index: len(self.operations) for ref in self.outputs}
         for position, operation in reversed(list(enumerate(self.operations))):
-            arguments = tree_leaves((operation.arguments, dict(operation.keywords)))
-            first.update((one.index, position) for one in arguments if isinstance(one, Ref))
+            first.update(dict.fromkeys(operation.references(), position))
         used = [leaf for leaf in self.leaves if leaf.index in first]
         return sorted(used, key=lambda leaf: first[leaf.index])
 
     def users(self, index: int) -> Iterator[Operation]:
         """Operations that take a value."""
-        return (operation for operation in self.operations if Ref(index) in operation.arguments)
+        return (operation for operation in self.operations if index in operation.references())
 
 
 def name_of(function: Any) -> str:

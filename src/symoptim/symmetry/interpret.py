@@ -18,8 +18,7 @@ from symoptim.symmetry.form import FIXED, Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
 from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.rules import RULES
-from symoptim.symmetry.rules.pointwise import NONLINEAR
-from symoptim.symmetry.rules.registry import SEES_DEFERRED, CannotTell, Context, Result
+from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result
 from symoptim.symmetry.system import System
 from symoptim.symmetry.unread import tie_unread
 
@@ -73,9 +72,12 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     tie_unread(findings.system, graph, forms, known)
     values.update(forms)
     read = graph.parts_read()
+    producers = {operation.index: operation for operation in graph.operations}
     for operation in graph.operations:
         findings.origins.append((findings.system.count, (operation.place, operation.name)))
-        values[operation.index] = _result(findings, operation, values, known, read[operation.index])
+        values[operation.index] = _result(
+            findings, operation, values, known, read[operation.index], producers
+        )
     _close(findings, graph, values)
     return findings
 
@@ -107,6 +109,7 @@ def _result(
     values: dict[int, Value],
     known: Mapping[int, Tensor],
     read: frozenset[int],
+    producers: Mapping[int, Operation],
 ) -> Value:
     def look_up(argument: Any) -> Any:
         if isinstance(argument, Ref):
@@ -123,12 +126,12 @@ def _result(
         return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
-    context = Context(findings.system, operation, known=known, read=read)
+    context = Context(findings.system, operation, producers, known=known, read=read)
+    pins = findings.system.pins
     result = _judged(context, arguments, keywords)
+    findings.pinned.update([operation.name] if findings.system.pins > pins else [])
     if result is None and (operation.result is not None or operation.name not in RULES):
         result = _pinned(findings, operation, [*arguments, *keywords.values()])
-    if operation.name in NONLINEAR:
-        findings.pinned[operation.name] += 1
     for constant in context.approximations:
         findings.approximate[operation.name, operation.place, constant] += 1
     return result
@@ -142,9 +145,7 @@ def _judged(context: Context, arguments: Sequence[Any], keywords: dict[str, Any]
     try:
         result = rule(context, *arguments, **keywords)
         return result if _fits(result, context.operation.result) else None
-    except CannotTell:
-        return None
-    except Exception:  # a use its author did not think of: whatever it is, pinning is right
+    except Exception:  # it cannot tell, or its author did not think of this use: pinning is right
         return None
 
 
@@ -197,15 +198,24 @@ def _forms(arguments: Any) -> Iterator[Form]:
 
 
 def _close(findings: Findings, graph: Graph, values: dict[int, Value]) -> None:
-    """Outputs do not change; buffers end as they began, in their scale."""
+    """Outputs do not change; what is written back has the scale it had, or does not change either."""
     for output in graph.outputs:
-        for form in _forms(values[output.index]):
+        for form in _forms(values.get(output.index)):
             findings.system.pin(form)
-    parts = {operation.index for operation in graph.operations if operation.name == "getitem"}
+    statistics = _statistics(graph)
     for name, value in graph.mutated:
         there = findings.tensors.get(findings.aliases.get(name, name))
-        after = values[value.index]
-        if there is not None and isinstance(after, Form):
-            # Statistics of a normalization, which hide a bias before it from all who do not look at them.
-            seen = after.bare() if value.index in parts else findings.system.settle(after)
-            findings.system.same(seen, there)
+        for after in _forms(values.get(value.index)):
+            if there is None:
+                findings.system.pin(after)
+            else:
+                # Statistics of batch normalization hide a bias before it from all who do not look at them.
+                seen = after.bare() if value.index in statistics else findings.system.settle(after)
+                findings.system.same(seen, there)
+
+
+def _statistics(graph: Graph) -> set[int]:
+    """Values that batch normalization returns beside its result."""
+    norms = {operation.index for operation in graph.operations if "batch_norm" in operation.name}
+    parts = (operation for operation in graph.operations if operation.name == "getitem")
+    return {part.index for part in parts if part.arguments[0].index in norms}

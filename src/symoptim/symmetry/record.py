@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from symoptim.errors import TraceError
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.recorder import Recorder
+from symoptim.symmetry.tensors import left_alone, plain_tensors, tensors_in
 
 
 def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None = None) -> Graph:
@@ -44,16 +45,21 @@ def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any
             recorder.add_leaf(tensor, "input", f"input {number}", original=tensor)
 
     def run(tensors: dict[str, Tensor], inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        return functional_call(model, tensors, inputs, keywords)
+        output = functional_call(model, tensors, inputs, keywords)
+        # What the model keeps is seen by the next call, or by whoever looks: as good as returned.
+        kept = [tensor for tensor in plain_tensors(model) if id(tensor) not in before]
+        return tensors_in(output), dict(tensors), kept
 
+    before = set(map(id, plain_tensors(model)))
     with ExitStack() as stack:
+        stack.enter_context(left_alone(model))
         stack.enter_context(cast("Any", torch).random.fork_rng())  # what dropout draws is not missing later
         stack.enter_context(cast("Any", sdpa_kernel)(SDPBackend.MATH))  # attention written out
         stack.enter_context(recorder.places())
         stack.enter_context(_NoDetours())
         stack.enter_context(recorder)
-        output = cast("Any", functionalize)(run)(tensors, inputs, named)
-    return recorder.graph(output)
+        outputs, after, kept = cast("Any", functionalize)(run)(tensors, inputs, named)
+    return recorder.graph([*outputs, *kept], after)
 
 
 def _leaves(recorder: Recorder, model: nn.Module) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """What notes the operations of a forward pass."""
 
 import gc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from operator import getitem
@@ -35,20 +35,22 @@ class Recorder(TorchDispatchMode):
         named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
         self.names = {id(module): name for name, module in named}
         # Whatever tensor there is now can be no result of the pass: it is a constant.
-        self.there_before = {id(one) for one in gc.get_objects() if issubclass(type(one), Tensor)}
+        self.there_before = {id(one): one for one in gc.get_objects() if issubclass(type(one), Tensor)}
         self.stack: list[str] = []
         self.number: dict[int, int] = {}
         self.parts: dict[int, Part] = {}
         self.alive: list[Any] = []
-        self.in_memory: dict[int, set[int]] = {}
+        self.in_memory: dict[int, dict[int, Tensor]] = {}
         self.leaves: list[Leaf] = []
         self.operations: list[Operation] = []
-        self.mutated: dict[str, Ref] = {}
+        self.written_back: dict[int, Ref | None] = {}
 
     def add_leaf(self, tensor: Tensor, kind: Kind, name: str, *, original: Tensor) -> int:
         """Note a value that is there from the beginning."""
         index = self._new(tensor)
         self.leaves.append(Leaf(index, kind, name, original))
+        if kind != "constant":
+            self.written_back[index] = None
         return index
 
     def _new(self, value: Any) -> int:
@@ -57,7 +59,7 @@ class Recorder(TorchDispatchMode):
         self.number[id(value)] = index
         for one in tree_leaves(value):
             if isinstance(one, Tensor):
-                self.in_memory.setdefault(_memory(one), set()).add(id(one))
+                self.in_memory.setdefault(_memory(one), {})[id(one)] = one
         return index
 
     def refer(self, value: Any, *, literal: bool = False) -> Any:
@@ -100,22 +102,33 @@ class Recorder(TorchDispatchMode):
         name, keywords = name_of(func), dict(kwargs or {})
         refer = partial(self.refer, literal=name.startswith("lift_fresh"))
         arguments, named = tree_map(refer, tuple(args)), tree_map(refer, keywords)
-        alone = name.endswith("_") and self._is_alone(args[0])
+        written = list(_written(func, args, keywords))
+        others = {key: one for tensor in written for key, one in self._sharing(tensor).items()}
         result = func(*args, **keywords)
-        if name == "copy_":  # functionalize writes back what became of a buffer
-            self._write_back(arguments[0], arguments[1])
-            return result
-        # If nobody else sees its memory, a tensor that is written to is as good as a new one.
-        self._note(name.removesuffix("_") if alone else name, func, arguments, named, result)
+        if name == "copy_" and arguments[0].index in self.written_back:
+            self.written_back[arguments[0].index] = arguments[1]  # what became of a buffer, or of an input
+        elif written and (len(others) > 1 or written[0] is not args[0] or not name.endswith("_")):
+            self._overwrite(name, func, arguments, named, others)
+        else:  # if nobody else sees its memory, a tensor that is written to is as good as a new one
+            self._note(name.removesuffix("_") if written else name, func, arguments, named, result)
         return result
 
-    def _is_alone(self, tensor: Any) -> bool:
-        """Whether no other value lies in the memory of this one."""
-        return isinstance(tensor, Tensor) and self.in_memory.get(_memory(tensor)) == {id(tensor)}
+    def _sharing(self, tensor: Tensor) -> dict[int, Tensor]:
+        """All values that lie in the memory of one."""
+        return self.in_memory.get(_memory(tensor), {id(tensor): tensor})
 
-    def _write_back(self, target: Ref, value: Ref) -> None:
-        names = [leaf.name for leaf in self.leaves if leaf.index == target.index and leaf.kind == "buffer"]
-        self.mutated.update(dict.fromkeys(names, value))
+    def _overwrite(
+        self, name: str, func: Any, arguments: Any, named: Any, others: Mapping[int, Tensor]
+    ) -> None:
+        """Note that all who share a memory have other values now: it has no rule, and pins them all."""
+        place = self.stack[-1] if self.stack else ""
+        before = [self.refer(one) for one in others.values()]
+        for one in others.values():
+            shape = _shape_alone(one)
+            index = self._new(one)
+            self.operations.append(
+                Operation(index, f"{name} in shared memory", func, (*arguments, before), named, shape, place)
+            )
 
     def _note(self, name: str, func: Any, arguments: tuple[Any, ...], keywords: Any, result: Any) -> None:
         place = self.stack[-1] if self.stack else ""
@@ -126,11 +139,37 @@ class Recorder(TorchDispatchMode):
             for position, part in enumerate(cast("Sequence[Any]", result)):
                 self.parts[id(part)] = Part(index, position, place)
 
-    def graph(self, output: Any) -> Graph:
-        """All that was noted, and what came out."""
-        outputs: list[Any] = tree_leaves(output)
-        refs = tuple(self.refer(one) for one in outputs if isinstance(one, Tensor))
-        return Graph(tuple(self.leaves), tuple(self.operations), refs, tuple(self.mutated.items()))
+    def graph(self, outputs: Sequence[Tensor], after: Mapping[str, Tensor]) -> Graph:
+        """All that was noted.
+
+        Args:
+            outputs: what came out.
+            after: the model's tensors at the end; where it has put another one in place, that one.
+
+        Returns:
+            The graph.
+        """
+        refs = [self.refer(one) for one in outputs]
+        named = {leaf.index: leaf.name for leaf in self.leaves}
+        own = {leaf.name: leaf.index for leaf in self.leaves}
+        mutated: list[tuple[str, Ref]] = []
+        for index, value in self.written_back.items():
+            if value is not None and named[index] in after:
+                mutated.append((named[index], value))
+            elif value is not None:
+                refs.append(value)  # what is written into an input is seen outside
+        for name, tensor in after.items():
+            if self.refer(tensor).index != own[name]:
+                mutated.append((name, self.refer(tensor)))
+        return Graph(tuple(self.leaves), tuple(self.operations), tuple(refs), tuple(mutated))
+
+
+def _written(func: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Iterator[Tensor]:
+    """Tensors an operation writes to."""
+    for position, argument in enumerate(func._schema.arguments):
+        given = arguments[position] if position < len(arguments) else keywords.get(argument.name)
+        if argument.alias_info is not None and argument.alias_info.is_write and isinstance(given, Tensor):
+            yield given
 
 
 def _memory(tensor: Tensor) -> int:

@@ -66,6 +66,8 @@ class SymmetrySpec:
 
     def random(self, *, seed: int = 0, spread: float = 1.0) -> Tensor:
         """Log-scales of a random element, uniform in [-spread, spread]."""
+        if not 0 <= spread < float("inf"):
+            raise OptionError(f"spread must be a finite number, 0 or more, got {spread}")
         generator = torch.Generator().manual_seed(seed)
         return spread * (2 * torch.rand(len(self), generator=generator, dtype=torch.float64) - 1)
 
@@ -79,20 +81,35 @@ class SymmetrySpec:
         Returns:
             Log-scales.
         """
+        return {name: sum(terms[1:], terms[0]) for name, terms in self.log_terms(element, names).items()}
+
+    def log_terms(self, element: Tensor, names: Iterable[str] | None = None) -> dict[str, list[Tensor]]:
+        """The same before it is added up: a row's part, a column's part, which are small."""
         scales = self._scales(element)
-        found: dict[str, Tensor] = {}
+        found: dict[str, list[Tensor]] = {}
         for name in self.tensors if names is None else names:
             moved = self.tensors[name]
-            none = scales.new_zeros([1] * len(moved.shape))
-            found[name] = sum((scales[term] for term in moved.terms), none)
+            terms = [scales[term] for term in moved.terms]
+            found[name] = terms or [scales.new_zeros([1] * len(moved.shape))]
         return found
+
+    def by_generator(self, totals: Tensor) -> Tensor:
+        """Numbers of scales, the last of which is of none, added up for every generator, times exponents."""
+        values = self.exponents.values * totals[self.exponents.rows]
+        return torch.zeros(len(self), dtype=torch.float64).index_add_(0, self.exponents.columns, values)
 
     def _scales(self, element: Tensor) -> Tensor:
         """Log of every scale, and zero for no scale at the end."""
+        if not isinstance(element, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(
+                f"an element is a tensor of {len(self)} log-scales, got {type(element).__name__}"
+            )
         if element.shape != (len(self),):
             raise OptionError(
                 f"an element of this group has {len(self)} log-scales, got shape {tuple(element.shape)}"
             )
+        if not bool(element.isfinite().all()):
+            raise OptionError("log-scales must be finite, and some of these are not")
         element = element.double()
         values = self.exponents.values * element[self.exponents.columns]
         return torch.zeros(self.scales + 1, dtype=torch.float64).index_add_(0, self.exponents.rows, values)
@@ -116,8 +133,7 @@ class SymmetrySpec:
                 axes = [axis for axis, size in enumerate(term.shape) if size == 1]
                 summed = tensor.double().sum(dim=axes, keepdim=True) if axes else tensor.double()
                 totals.index_add_(0, term.reshape(-1) % (self.scales + 1), summed.reshape(-1))
-        values = self.exponents.values * totals[self.exponents.rows]
-        return torch.zeros(len(self), dtype=torch.float64).index_add_(0, self.exponents.columns, values)
+        return self.by_generator(totals)
 
     def moves(self, names: Iterable[str]) -> Tensor:
         """Which generators move any of these tensors."""
@@ -153,17 +169,17 @@ class SymmetrySpec:
         >>> torch.allclose(spec.rescale_(model, spec.random(seed=1))(x), before, atol=1e-5)
         True
         """
-        there = self._tensors_of(model)
+        there = self.require_model(model)
         log_scales = self.log_scales(element)
         if optimizer is not None:
-            require_movable(optimizer)
+            require_movable(optimizer, model)
             rescale_state_(optimizer, {there[name]: log_scale for name, log_scale in log_scales.items()})
         for name, log_scale in log_scales.items():
             there[name].mul_(log_scale.exp().to(there[name]))
         return model
 
-    def _tensors_of(self, model: nn.Module) -> dict[str, Tensor]:
-        """The model's tensors, which must be those this group is about."""
+    def require_model(self, model: nn.Module) -> dict[str, Tensor]:
+        """The model's tensors by name; an error if they are not those this group is about."""
         there = model_tensors(model)
         for name, moved in self.tensors.items():
             found = tuple(there[name].shape) if name in there else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from symoptim.errors import OptionError
@@ -34,19 +34,26 @@ NUMBERS = ("step", "eta", "mu", "mu_product")
 """State that does not move."""
 
 
-def require_movable(optimizer: Optimizer) -> None:
+def require_movable(optimizer: Optimizer, model: nn.Module) -> None:
     """Refuse an optimizer whose state cannot be rescaled, before anything is.
 
     Args:
         optimizer: of the model.
+        model: the model.
 
     Raises:
-        OptionError: a state has a name nothing is known of, or coordinates of its own.
+        OptionError: a state has a name nothing is known of, coordinates of its own, or weights in it.
     """
     name = type(optimizer).__name__
+    mine = {id(parameter) for parameter in model.parameters()}
+    for group in optimizer.param_groups:
+        _require_plain(name, group)
+        if not any(id(parameter) in mine for parameter in group["params"]):
+            raise OptionError(
+                f"{name} has a group without a parameter of this model: give the model's optimizer"
+            )
     states: Iterable[tuple[Tensor, Mapping[str, Any]]] = optimizer.state.items()
-    own = {id(p) for group in optimizer.param_groups if _has_own(group) for p in group["params"]}
-    for parameter, state in states:
+    for _, state in states:
         unknown = [key for key in state if key not in EXPONENTS and key not in NUMBERS]
         if unknown:
             known = ", ".join(EXPONENTS)
@@ -54,15 +61,24 @@ def require_movable(optimizer: Optimizer) -> None:
                 f"{name} has state '{unknown[0]}', and it is not known how that scales (known: {known}): "
                 "rescale the model before its optimizer is made"
             )
-        if state and id(parameter) in own:
-            raise OptionError(
-                f"{name} keeps the state of filters in coordinates of their own, which do not move like "
-                "gradients: rescale the model before its optimizer is made"
-            )
 
 
-def _has_own(group: Mapping[str, Any]) -> bool:
-    return group.get("geometry", "plain") != "plain"
+def _require_plain(name: str, group: Mapping[str, Any]) -> None:
+    """Refuse groups of which the state is not made of gradients alone."""
+    way_out = "rescale the model before its optimizer is made"
+    if group.get("geometry", "plain") != "plain":
+        raise OptionError(f"{name} keeps filters in coordinates of their own: {way_out}")
+    coupled = name not in DECOUPLED and not group.get("decoupled_weight_decay", False)
+    if group.get("weight_decay", 0) and coupled:
+        raise OptionError(
+            f"{name} adds weights to gradients (weight_decay={group['weight_decay']}): {way_out}"
+        )
+    if group.get("initial_accumulator_value", 0):
+        raise OptionError(f"{name} begins with a number that knows nothing of the weights: {way_out}")
+
+
+DECOUPLED = ("AdamW", "Muon")
+"""Optimizers whose weight decay does not go through their state."""
 
 
 @torch.no_grad()

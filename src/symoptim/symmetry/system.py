@@ -32,6 +32,8 @@ class System:
         self.count = 1
         self.rows: list[tuple[tuple[float, ...], Tensor]] = []
         """Coefficients ``(t,)`` and ids ``(equations, t)``."""
+        self.pins = 0
+        """How often something that could have moved was pinned."""
         self.derived: list[Tensor] = []
         """Unknowns that stand for a power of a scale or a part of one: no good to name a unit by."""
 
@@ -80,6 +82,7 @@ class System:
     def pin(self, form: Form) -> Form:
         """Require that nothing of a tensor changes."""
         for term in self.single(self.settle(form)).terms:
+            self.pins += bool((term > FIXED).any())
             self.require([1], term)
         return fixed(form.shape)
 

@@ -1,10 +1,14 @@
 """Small operations on tensors that torch leaves untyped or does not have."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from symoptim.errors import TraceError
 
 
 def filled(axes: int, value: int) -> Tensor:
@@ -86,6 +90,88 @@ def whole_numbers(tensor: Tensor) -> list[int]:
 def different_values(tensor: Tensor) -> list[float]:
     """The different values of a tensor, in order."""
     return cast("list[float]", cast("Any", unique_values(tensor)[0]).tolist())
+
+
+def arguments_of(inputs: Any) -> tuple[Any, ...]:
+    """Positional arguments: a tuple of them, or a single one."""
+    return cast("tuple[Any, ...]", inputs) if isinstance(inputs, tuple) else (inputs,)
+
+
+def tensors_in(output: Any) -> list[Tensor]:
+    """All tensors a model returns.
+
+    Raises:
+        TraceError: it returns something tensors cannot be seen in.
+    """
+    leaves: list[Any] = tree_leaves(output)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor | int | float | complex | str | bytes | torch.dtype | None):
+            raise TraceError(
+                f"the model returns a {type(leaf).__name__}, and tensors in it cannot be seen: let it return "
+                "tensors, tuples, lists or dictionaries, or register the class with torch.utils._pytree"
+            )
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+
+
+@contextmanager
+def left_alone(model: nn.Module) -> Generator[None]:
+    """Bring back what a pass puts into the attributes of a model's modules."""
+    modules = list(model.modules())
+    before = [dict(vars(module)) for module in modules]
+    held = [_dictionaries(one) for one in before]
+    try:
+        yield
+    finally:
+        for module, attributes, dictionaries in zip(modules, before, held, strict=True):
+            vars(module).clear()
+            vars(module).update(attributes)
+            for name, entries in dictionaries.items():
+                kept = attributes[name]
+                kept.clear()
+                kept.update(entries)
+
+
+def _dictionaries(attributes: dict[str, Any]) -> dict[str, dict[Any, Any]]:
+    """Copies of the dictionaries among a module's attributes, where its parameters and buffers are."""
+    return {
+        name: dict(cast("dict[Any, Any]", value)) for name, value in attributes.items() if type(value) is dict
+    }
+
+
+def plain_tensors(model: nn.Module) -> list[Tensor]:
+    """Tensors that modules have as plain attributes."""
+    values = (value for module in model.modules() for value in vars(module).values())
+    return [value for value in values if isinstance(value, Tensor)]
+
+
+def sum_of_few(terms: Sequence[Tensor]) -> Tensor:
+    """The sum of tensors that broadcast, of slices that are alike in all of them up to two each.
+
+    >>> rows, columns = torch.tensor([[1.0], [0.0], [0.0], [0.0]]), torch.tensor([[0.0, 0.0, 0.0, 2.0]])
+    >>> sum_of_few([rows, columns]).shape
+    torch.Size([3, 3])
+    """
+    chosen = list(terms)
+    for axis in range(chosen[0].dim()):
+        wide = [term for term in chosen if term.shape[axis] > 1]
+        if wide:
+            size = wide[0].shape[axis]
+            profile = torch.cat([term.movedim(axis, 0).reshape(size, -1) for term in wide], dim=1)
+            _, which = cast("Any", torch).unique(profile, dim=0, return_inverse=True)
+            kept = [place for place, number in enumerate(_occurrences(which)) if number < 2]
+            places = torch.tensor(kept)
+            chosen = [term.index_select(axis, places) if term.shape[axis] > 1 else term for term in chosen]
+    return sum(chosen[1:], chosen[0])
+
+
+def _occurrences(which: Tensor) -> list[int]:
+    """How often each number has occurred before."""
+    seen: dict[int, int] = {}
+    found: list[int] = []
+    for number in whole_numbers(which):
+        found.append(seen.get(number, 0))
+        seen[number] = found[-1] + 1
+    return found
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -4,9 +4,11 @@ An empty table of decompositions turns everything in-place into values and keeps
 normalization and attention as they are; operations without a rule are then decomposed, those alone.
 """
 
+import logging
 import operator
 import warnings
-from collections.abc import Container, Mapping
+from collections.abc import Container, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -17,7 +19,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
-from symoptim.symmetry.tensors import model_tensors
+from symoptim.symmetry.tensors import left_alone, model_tensors, plain_tensors
 
 KINDS: dict[InputKind, Kind] = {
     InputKind.PARAMETER: "parameter",
@@ -44,15 +46,41 @@ def trace(
 
     Returns:
         The graph.
+
+    Raises:
+        NotExportable: for a reason of torch's.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch's own doing, about models it can export all the same
-        # torch leaves the decomposing untyped
-        program: Any = torch.export.export(model, inputs, dict(keywords or {}), strict=False)
-        program = program.run_decompositions({})
-        table = _needed(program, known)
-        program = program.run_decompositions(table) if table else program
+    with _quietly(), left_alone(model):
+        before = set(map(id, plain_tensors(model)))
+        try:
+            # torch leaves the decomposing untyped
+            program: Any = torch.export.export(model, inputs, dict(keywords or {}), strict=False)
+            program = program.run_decompositions({})
+            table = _needed(program, known)
+            program = program.run_decompositions(table) if table else program
+        except Exception as failure:  # whatever torch has to say about a model that runs all the same
+            first, *_ = str(failure).strip().splitlines() or [""]
+            raise NotExportable(f"{type(failure).__name__}: {first}") from failure
+        if any(id(tensor) not in before for tensor in plain_tensors(model)):
+            raise NotExportable("the model keeps tensors in attributes that are no buffers")
     return _graph(program, model)
+
+
+class NotExportable(Exception):  # noqa: N818 - nobody outside sees it: the model is run instead
+    """A model cannot be exported, for this reason."""
+
+
+@contextmanager
+def _quietly() -> Generator[None]:
+    """Without what torch logs and warns of about models that it, or we, can cope with all the same."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
 
 
 def _needed(program: ExportedProgram, known: Container[str]) -> dict[Any, Any]:

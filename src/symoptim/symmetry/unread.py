@@ -9,14 +9,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_map
 
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.rules.moving import WHOLE
+from symoptim.symmetry.rules.pointwise import COPIES
 from symoptim.symmetry.system import System
 from symoptim.symmetry.tensors import stacked, unique_values
 
 READERS = ("slice", "select", "narrow", "index", "index_select", "embedding")
+PASSED_ON = {*READERS, *WHOLE, *COPIES, "view", "_unsafe_view", "reshape", "mul", "div", "neg"}
+"""Operations behind which only a part, or the same in another order, may be read."""
 
 
 def tie_unread(system: System, graph: Graph, forms: Mapping[int, Form], known: Mapping[int, Tensor]) -> None:
@@ -28,19 +32,22 @@ def tie_unread(system: System, graph: Graph, forms: Mapping[int, Form], known: M
         forms: of the leaves, by number.
         known: places that never change.
     """
-    users: dict[int, list[Operation]] = {index: [] for index in forms}
+    users: dict[int, list[Operation]] = {}
     for operation in graph.operations:
-        for one in tree_leaves((operation.arguments, dict(operation.keywords))):
-            if isinstance(one, Ref) and one.index in users:
-                users[one.index].append(operation)
-    for index, mine in users.items():
-        if all(user.name in READERS for user in mine):
-            _tie(system, forms[index], Ref(index), mine, known)
+        for index in operation.references():
+            users.setdefault(index, []).append(operation)
+    reading = _Reading(users, known, {ref.index for ref in graph.outputs})
+    for index, form in forms.items():
+        if form.terms and any(user.name in PASSED_ON for user in users.get(index, ())):
+            _tie(system, form, reading, index)
 
 
-def _tie(system: System, form: Form, here: Ref, users: list[Operation], known: Mapping[int, Tensor]) -> None:
-    for axis in range(len(form.shape)):
-        read = _read(form.shape, axis, here, users, known)
+def _tie(system: System, form: Form, reading: "_Reading", index: int) -> None:
+    for axis, size in enumerate(form.shape):
+        around = [size if other == axis else 1 for other in range(len(form.shape))]
+        numbers = torch.arange(size).reshape(around).expand(form.shape)
+        read = torch.zeros(size, dtype=torch.bool)
+        reading.follow(index, numbers, read)
         if read.any() and not read.all():
             first, rest = int(read.long().argmax()), (~read).nonzero().flatten()
             # Term by term: their sum would be an unknown for every entry.
@@ -50,22 +57,38 @@ def _tie(system: System, form: Form, here: Ref, users: list[Operation], known: M
                     system.require([1, -1], stacked([unread, term.narrow(axis, first, 1)]))
 
 
-def _read(
-    shape: tuple[int, ...], axis: int, here: Ref, users: list[Operation], known: Mapping[int, Tensor]
-) -> Tensor:
-    """Which places of an axis are read: operations are run on the numbers of its places."""
-    around = [size if other == axis else 1 for other, size in enumerate(shape)]
-    numbers = torch.arange(shape[axis]).reshape(around).expand(shape)
+class _Reading:
+    """Follows the places of a parameter to where they are used."""
 
-    def value(argument: Any) -> Any:
-        if argument == here:
-            return numbers
-        return known[argument.index].cpu() if isinstance(argument, Ref) else argument
+    def __init__(
+        self, users: Mapping[int, list[Operation]], known: Mapping[int, Tensor], outputs: set[int]
+    ) -> None:
+        self.users, self.known, self.outputs = users, known, outputs
 
-    read = torch.zeros(shape[axis], dtype=torch.bool)
-    for user in users:
-        others = [one for one in tree_leaves(user.arguments) if isinstance(one, Ref) and one != here]
-        if any(one.index not in known for one in others):
-            return torch.ones_like(read)  # which ones is not known: any
-        read[unique_values(user.function(*tree_map(value, user.arguments)))[0]] = True
-    return read
+    def follow(self, index: int, numbers: Tensor, read: Tensor) -> None:
+        """Mark the places that are used: operations are run on their numbers as on the values."""
+        for user in self.users.get(index, ()):
+            passed = self._passed(user, index, numbers)
+            if passed is None:
+                read[unique_values(numbers)[0]] = True
+            else:
+                self.follow(user.index, passed, read)
+        if index in self.outputs:
+            read[unique_values(numbers)[0]] = True
+
+    def _passed(self, user: Operation, index: int, numbers: Tensor) -> Tensor | None:
+        """Numbers behind an operation that only takes a part or moves it; None behind all others."""
+        others = [one for one in user.references() if one != index]
+        if user.name not in PASSED_ON or any(one not in self.known for one in others):
+            return None
+        if user.name in (*COPIES, "mul", "div", "neg"):
+            return numbers if tuple(user.result.shape) == tuple(numbers.shape) and not others else None
+        if user.name in ("view", "_unsafe_view", "reshape"):
+            return numbers.reshape(tuple(user.result.shape))
+
+        def value(argument: Any) -> Any:
+            if not isinstance(argument, Ref):
+                return argument
+            return numbers if argument.index == index else self.known[argument.index].cpu()
+
+        return user.function(*tree_map(value, user.arguments), **tree_map(value, dict(user.keywords)))

@@ -90,14 +90,23 @@ def _prelu(context: Context, form: Form, slope: Form) -> Result:
     return form
 
 
-@rule("clamp", "clamp_min", "clamp_max", "hardtanh_")
-def _clamp(context: Context, form: Form, *bounds: Any, **named: Any) -> Result:
-    for bound in (*bounds, *named.values()):
-        if isinstance(bound, Form):
-            form = context.system.same(form, bound)
-        elif bound is not None and not context.is_guard(bound, form):
-            return context.system.pin(form)
-    return form
+@rule("clamp")
+def _clamp(context: Context, form: Form, min: Any = None, max: Any = None) -> Result:
+    return _below(context, _above(context, form, min), max)
+
+
+@rule("clamp_min")
+def _above(context: Context, form: Form, bound: Any) -> Form:
+    if isinstance(bound, Form):
+        return context.system.same(form, bound)
+    return form if bound is None or context.is_guard(bound, form) else context.system.pin(form)
+
+
+@rule("clamp_max")
+def _below(context: Context, form: Form, bound: Any) -> Form:
+    if isinstance(bound, Form):
+        return context.system.same(form, bound)
+    return form if bound is None or bound == 0 else context.system.pin(form)
 
 
 @rule("gt", "lt", "ge", "le", "eq", "ne")

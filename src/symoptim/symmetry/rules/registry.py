@@ -31,6 +31,8 @@ class Context:
 
     system: System
     operation: Operation
+    producers: Mapping[int, Operation] = field(default_factory=dict[int, Operation])
+    """All operations, by number of their results."""
     approximations: list[float] = field(default_factory=list[float])
     """Constants that break exactness, such as the eps of a normalization."""
     known: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
@@ -57,16 +59,32 @@ class Context:
     def is_guard(self, constant: float, form: Form) -> bool:
         """Whether a constant that is added is zero, or so small that it is meant to guard a division.
 
-        Next to elements that are zero no constant is small.
+        That is by a sum or a norm; next to elements that are zero no constant is small.
         """
         if constant == 0:
             return True
-        guards = abs(constant) <= LARGEST_EPS and not form.has_zeros
+        guards = 0 < constant <= LARGEST_EPS and not form.has_zeros and self._is_reduced()
         if guards:
             self.approximations.append(float(constant))
         return guards
 
+    def _is_reduced(self) -> bool:
+        """Whether what the operation takes is a sum, a mean, a norm, or made of such alone."""
+        return all(map(self._comes_from_reduction, self.operation.references()))
 
+    def _comes_from_reduction(self, index: int) -> bool:
+        producer = self.producers.get(index)
+        if producer is None or producer.name in REDUCTIONS:
+            return producer is not None
+        return producer.name in PASSING and all(map(self._comes_from_reduction, producer.references()))
+
+
+REDUCTIONS = frozenset("sum mean var std var_mean std_mean linalg_vector_norm norm amax".split())
+PASSING = frozenset(
+    "sqrt mul div getitem view reshape _unsafe_view expand unsqueeze squeeze permute transpose t clone alias "
+    "_to_copy to detach contiguous abs pow square".split()
+)
+"""Operations behind which a sum of squares, say, is still one."""
 LARGEST_EPS = 1e-4
 """Constants up to here count as the eps of a normalization somebody wrote out."""
 
