@@ -1,18 +1,21 @@
 """Certificates: they hold for what discovery finds, and a false rule is caught."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from symmetry.oracle import true_dimension
 from symmetry.zoo import ZOO, caught, for_every_animal, group_of
-from symoptim.symmetry.certify import certify
+from symoptim.errors import TraceError
+from symoptim.symmetry.certify import Certificate, certify, difference
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.rules.registry import RULES, Context
+from symoptim.symmetry.spec import SymmetrySpec
 
 
 @for_every_animal
@@ -71,3 +74,89 @@ def test_dropout_drops_the_same_before_and_after() -> None:
     spec = discover(model, arguments)
     assert len(spec) == 8
     assert certify(spec, model, arguments).output_error < 1e-12
+
+
+class Small(nn.Module):
+    """Two layers, and something done to hidden features and to what comes out."""
+
+    def __init__(self, hidden: Callable[[Tensor], Tensor], output: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.hidden, self.output = hidden, output
+
+    def forward(self, x: Tensor) -> object:
+        return self.output(self.second(self.hidden(self.first(x))))
+
+
+def certificate_of(
+    hidden: Callable[[Tensor], Tensor] = torch.relu, output: Callable[[Tensor], object] = lambda y: y
+) -> Certificate:
+    torch.manual_seed(0)
+    model, inputs = Small(hidden, output), (torch.rand(6, 3),)
+    spec = discover(model, inputs)
+    assert len(spec) > 0
+    return spec.certify(model, inputs)
+
+
+def test_an_eps_is_found_wherever_it_is_written() -> None:
+    for hidden in (
+        lambda h: h * torch.rsqrt(h.square().mean(dim=-1, keepdim=True) + 1e-4),
+        lambda h: nn.functional.layer_norm(h, (4,), eps=1e-3),
+        lambda h: nn.functional.normalize(h, eps=1e-4),
+    ):
+        certificate = certificate_of(hidden)
+        assert certificate.holds
+        assert certificate.output_error < 1e-12 < certificate.eps_error or "clamp_min" in str(
+            certificate.approximate
+        )
+
+
+def test_infinite_outputs_are_compared() -> None:
+    masked = certificate_of(output=lambda y: y.masked_fill(torch.tensor([True, False]), float("-inf")))
+    assert masked.holds
+    assert masked.output_error < 1e-12
+
+
+def test_integer_outputs_are_compared_exactly() -> None:
+    assert difference([torch.tensor([1, 2])], [torch.tensor([1, 2])]) == 0
+    assert difference([torch.tensor([1, 2])], [torch.tensor([1, 3])]) == float("inf")
+    assert certificate_of(output=lambda y: y.argmax(dim=-1)).holds
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_outputs_that_break_down_are_the_worst(bad: float) -> None:
+    assert difference([torch.tensor([1.0, 2.0])], [torch.tensor([1.0, bad])]) == float("inf")
+    assert difference([torch.tensor([1.0, 2.0])], [torch.tensor([[1.0, 2.0]])]) == float("inf")
+
+
+def test_a_model_without_outputs_has_no_certificate() -> None:
+    model = Small(torch.relu, lambda y: None)
+    spec = discover(nn.Sequential(model.first, nn.ReLU(), model.second), (torch.rand(6, 3),))
+    renamed = SymmetrySpec.from_json(spec.to_json().replace('"0.', '"first.').replace('"2.', '"second.'))
+    with pytest.raises(TraceError, match="returns no tensors"):
+        renamed.certify(model, (torch.rand(6, 3),))
+
+
+class Remembering(nn.Module):
+    """Its second call sees what the first has left behind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(3, 4), nn.Linear(4, 2), nn.Linear(4, 2)
+        self.register_buffer("state", torch.zeros(6, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.relu(self.first(x))
+        output = self.second(hidden) + self.third(self.state)
+        self.state.copy_(hidden)
+        return output
+
+
+def test_what_a_call_leaves_behind_is_seen_by_a_certificate() -> None:
+    model, inputs = Remembering().double(), (torch.rand(6, 3, dtype=torch.float64),)
+    spec = discover(model, inputs)
+    assert len(spec) == 4
+    assert certify(spec, model, inputs).holds
+    moved = {name: one for name, one in spec.tensors.items() if name != "third.weight"}
+    forgetful = dataclasses.replace(spec, tensors=moved)  # the first call reads zeros, and sees no difference
+    assert not certify(forgetful, model, inputs).holds

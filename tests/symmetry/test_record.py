@@ -1,15 +1,18 @@
 """Watching one pass: it finds what export finds, and goes where export cannot."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from symmetry.zoo import caught, for_every_animal, group_of
 from symoptim.errors import TraceError
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
+from symoptim.symmetry.spec import SymmetrySpec
 
 
 @for_every_animal
@@ -84,3 +87,75 @@ def test_numbers_that_are_taken_out_are_pinned() -> None:
 def test_a_model_that_does_not_run_says_so_itself() -> None:
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         discover(nn.Linear(3, 4), (torch.rand(2, 5),))
+
+
+class Branch(nn.Module):
+    """Cannot be exported; what it does with its hidden features is up to a function."""
+
+    def __init__(self, function: Callable[["Branch", Tensor, Tensor], object]) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4, bias=False), nn.Linear(4, 2)
+        self.register_buffer("state", torch.rand(5, 4))
+        self.function = function
+
+    def forward(self, x: Tensor) -> object:
+        if x.sum() > -1e9:
+            x = x.mul_(1)
+        return self.function(self, x, torch.relu(self.first(x)))
+
+
+def spec_of(function: Callable[[Branch, Tensor, Tensor], object]) -> SymmetrySpec:
+    spec = discover(Branch(function), (torch.rand(5, 3),))
+    assert spec.recorded
+    return spec
+
+
+class Box:
+    """Holds a tensor where nobody sees it."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def test_outputs_that_cannot_be_seen_are_refused() -> None:
+    with pytest.raises(TraceError, match=r"returns a Box.*register the class"):
+        spec_of(lambda self, x, h: Box(self.second(h)))
+
+
+def put_in_place(self: Branch, x: Tensor, h: Tensor) -> Tensor:
+    output = self.second(h + self.state)
+    self.state = h
+    return output
+
+
+def test_a_buffer_that_is_put_in_place_has_the_scale_it_had() -> None:
+    spec = spec_of(put_in_place)
+    assert len(spec) == 4
+    assert int(spec.moves(["state"]).sum()) == 4
+
+
+def keep(self: Branch, x: Tensor, h: Tensor) -> Tensor:
+    self.kept = h.square().mean()
+    return self.second(h)
+
+
+def test_what_is_kept_in_an_attribute_cannot_move_and_is_not_left_behind() -> None:
+    model = Branch(keep)
+    assert len(discover(model, (torch.rand(5, 3),))) == 0
+    assert not hasattr(model, "kept")
+
+
+def write(self: Branch, x: Tensor, h: Tensor) -> Tensor:
+    output = self.second(h)
+    x.copy_(h[:, :3])
+    return output
+
+
+def test_what_is_written_into_an_input_cannot_move() -> None:
+    assert int(spec_of(write).moves(["first.weight"]).sum()) == 1  # the one feature that is not written
+
+
+def test_what_torch_writes_below_is_pinned() -> None:
+    padded = spec_of(lambda self, x, h: self.second(pad_sequence([h[:2], h[2:]])))
+    assert len(padded) == 0
+    assert any("in shared memory" in name for name in padded.unknown)

@@ -6,7 +6,7 @@ operation touches is pinned. More equations can only make the group smaller, so 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,9 +75,8 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
     producers = {operation.index: operation for operation in graph.operations}
     for operation in graph.operations:
         findings.origins.append((findings.system.count, (operation.place, operation.name)))
-        values[operation.index] = _result(
-            findings, operation, values, known, read[operation.index], producers
-        )
+        context = Context(findings.system, operation, producers, known=known, read=read[operation.index])
+        values[operation.index] = _result(findings, context, values)
     _close(findings, graph, values)
     return findings
 
@@ -103,14 +102,9 @@ def _leaf(
     return anything(tensor.shape) if zero else fixed(tensor.shape)
 
 
-def _result(
-    findings: Findings,
-    operation: Operation,
-    values: dict[int, Value],
-    known: Mapping[int, Tensor],
-    read: frozenset[int],
-    producers: Mapping[int, Operation],
-) -> Value:
+def _result(findings: Findings, context: Context, values: dict[int, Value]) -> Value:
+    operation = context.operation
+
     def look_up(argument: Any) -> Any:
         if isinstance(argument, Ref):
             value = values.get(argument.index)  # what is no tensor is some number
@@ -126,7 +120,6 @@ def _result(
         return whole[operation.arguments[1]] if isinstance(whole, tuple) else whole
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
-    context = Context(findings.system, operation, producers, known=known, read=read)
     pins = findings.system.pins
     result = _judged(context, arguments, keywords)
     findings.pinned.update([operation.name] if findings.system.pins > pins else [])

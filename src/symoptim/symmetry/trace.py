@@ -4,11 +4,12 @@ An empty table of decompositions turns everything in-place into values and keeps
 normalization and attention as they are; operations without a rule are then decomposed, those alone.
 """
 
+import io
 import logging
 import operator
 import warnings
 from collections.abc import Container, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any, cast
 
 import torch
@@ -72,11 +73,12 @@ class NotExportable(Exception):  # noqa: N818 - nobody outside sees it: the mode
 
 @contextmanager
 def _quietly() -> Generator[None]:
-    """Without what torch logs and warns of about models that it, or we, can cope with all the same."""
+    """Without what torch logs, prints and warns of about models that we can cope with all the same."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
+    nowhere = io.StringIO()
     try:
-        with warnings.catch_warnings():
+        with redirect_stdout(nowhere), redirect_stderr(nowhere), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
