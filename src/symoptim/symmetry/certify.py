@@ -116,9 +116,11 @@ def _output_error(spec: SymmetrySpec, call: ExactCall, elements: list[Tensor]) -
 
 
 def _rescaled(spec: SymmetrySpec, tensors: Tensors, element: Tensor) -> Tensors:
-    scales = spec.log_scales(element)
+    scales, listed = spec.log_scales(element), spec.aliases
     return {
-        name: tensor * scales[name].exp().to(tensor.device) if name in scales else tensor
+        name: tensor * scales[listed.get(name, name)].exp().to(tensor.device)
+        if listed.get(name, name) in scales
+        else tensor
         for name, tensor in tensors.items()
     }
 
@@ -143,8 +145,10 @@ def difference(before: list[Tensor], after: list[Tensor]) -> float:
 
 def _noether_residual(spec: SymmetrySpec, call: ExactCall) -> float:
     tensors = call.tensors()
-    learned = {name for name, _ in call.model.named_parameters()} & set(spec.tensors)
-    leaves = {name: tensors[name].requires_grad_() for name in sorted(learned)}
+    listed = {name: spec.aliases.get(name, name) for name, _ in call.model.named_parameters()}
+    leaves = {
+        known: tensors[name].requires_grad_() for name, known in listed.items() if known in spec.tensors
+    }
     outputs = call.once(tensors)
     generator = torch.Generator().manual_seed(0)
     loss = sum(
