@@ -85,3 +85,29 @@ def test_numbers_that_are_taken_out_are_pinned() -> None:
 def test_a_model_that_does_not_run_says_so_itself() -> None:
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         discover(nn.Linear(3, 4), (torch.rand(2, 5),))
+
+
+class Written(nn.Module):
+    """Writes into a tensor that is also seen as a view of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.gain = nn.Parameter(torch.rand(4) + 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.relu(self.first(x))
+        seen = hidden.view(-1, 4)
+        hidden.mul_(self.gain)
+        return self.second(seen)
+
+
+def test_a_view_sees_what_is_written_into_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("cannot be exported")
+
+    monkeypatch.setattr(discovery, "trace", refuse)
+    model, arguments = Written().double(), (torch.rand(6, 3, dtype=torch.float64),)
+    spec = discover(model, arguments)
+    assert spec.recorded
+    assert certify(spec, model, arguments).holds
