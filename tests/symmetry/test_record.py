@@ -11,6 +11,7 @@ from symoptim.errors import TraceError
 from symoptim.symmetry import discover as discovery
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
+from symoptim.symmetry.recorder import Recorder
 
 
 @for_every_animal
@@ -87,27 +88,14 @@ def test_a_model_that_does_not_run_says_so_itself() -> None:
         discover(nn.Linear(3, 4), (torch.rand(2, 5),))
 
 
-class Written(nn.Module):
-    """Writes into a tensor that is also seen as a view of it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
-        self.gain = nn.Parameter(torch.rand(4) + 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = torch.relu(self.first(x))
-        seen = hidden.view(-1, 4)
-        hidden.mul_(self.gain)
-        return self.second(seen)
-
-
-def test_a_view_sees_what_is_written_into_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise RuntimeError("cannot be exported")
-
-    monkeypatch.setattr(discovery, "trace", refuse)
-    model, arguments = Written().double(), (torch.rand(6, 3, dtype=torch.float64),)
-    spec = discover(model, arguments)
-    assert spec.recorded
-    assert certify(spec, model, arguments).holds
+def test_a_tensor_that_is_written_to_is_a_new_one_only_if_nobody_else_sees_its_memory() -> None:
+    x = torch.rand(3)
+    recorder = Recorder(nn.Module())
+    recorder.add_leaf(x, "input", "x", original=x)
+    with recorder:
+        alone, seen = x + 1, x + 2
+        view = seen.view(3, 1)
+        alone.mul_(x)
+        seen.div_(x)
+    names = [operation.name for operation in recorder.graph((alone, view)).operations]
+    assert names == ["add", "add", "view", "mul", "div_"]

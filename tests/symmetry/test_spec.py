@@ -120,7 +120,7 @@ def test_a_copy_of_weights_in_more_digits_moves_like_the_weights() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).bfloat16()
     inputs = torch.rand(8, 3, dtype=torch.bfloat16)
     spec = discover(model, (inputs,))
-    optimizer = symoptim.ScaledSGD(model.parameters(), lr=0.1)
+    optimizer = symoptim.ScaledSGD([{"params": list(model.parameters()), "geometry": "plain"}], lr=0.1)
     noting(optimizer, model, inputs)
     before = [optimizer.state[parameter]["master"].clone() for parameter in model.parameters()]
     element = spec.random(seed=1)
