@@ -191,6 +191,8 @@ FREE = {
     "a computed shift of a layer norm": 1,
     "a computed gain of an rms norm": 1,
     "a computed gain of a batch norm": 4,
+    "the mean of a sum a layer norm returns": 3,
+    "the deviation of a product an rms norm returns": 1,
     "the deviation a batch norm returns": 4,
     "the norms a weight norm returns": 4,
     "weight norm of all": 4,
