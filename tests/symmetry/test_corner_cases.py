@@ -347,6 +347,14 @@ def test_tables_of_tokens() -> None:
     sound(Bags().double(), (torch.randint(5, (3, 2)),))
 
 
+def test_the_deviation_an_rms_norm_returns_shows_how_long_an_embedding_is() -> None:
+    model = Function(
+        lambda m, tokens: torch.ops.aten._fused_rms_norm(F.embedding(tokens, m.p0), (4,), None, 1e-30)[1],
+        (5, 4),
+    )
+    assert len(sound(model, (torch.tensor([[0, 1, 2], [2, 3, 4]]),))) == 0
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("training", [True, False])
 def test_instance_norms(training: bool) -> None:
