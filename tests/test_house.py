@@ -156,6 +156,7 @@ def test_code_in_the_documentation_runs_and_prints_what_it_says(
     exec(compile("\n".join(code_in(text)), page.name, "exec"), {})
     printed = capsys.readouterr().out.split("True")[0]
     assert printed in text
+    assert bool(printed.strip()) == ("print(spec)" in text)
 
 
 def test_the_tables_in_the_readme_are_what_is_printed() -> None:

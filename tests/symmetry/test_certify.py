@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from symmetry.oracle import true_dimension
 from symmetry.zoo import ZOO, caught, for_every_animal, group_of
+from symmetry.zoo.animal import Lambda, weight
 from symoptim.errors import TraceError
 from symoptim.symmetry.certify import Certificate, certify, difference
 from symoptim.symmetry.discover import discover
@@ -58,6 +59,18 @@ def test_a_false_rule_is_caught_by_the_certificate_and_by_the_oracle(monkeypatch
     assert certificate.output_error > 1e-3
     assert certificate.noether_residual > 1e-3
     assert len(spec) > true_dimension(model, inputs)
+
+
+def test_outputs_that_are_no_numbers_any_more_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, "acos", false_rule)
+    model = Lambda(lambda self, x: torch.acos(x * self.one) * self.other, one=weight(4), other=weight(4))
+    model = model.double()
+    with torch.no_grad():
+        model.one.fill_(1.0)
+    arguments = (torch.full((3, 4), 0.999, dtype=torch.float64),)
+    certificate = certify(discover(model, arguments), model, arguments)
+    assert certificate.output_error == float("inf")
+    assert not certificate.holds
 
 
 def test_a_wrong_exponent_is_caught() -> None:

@@ -28,6 +28,19 @@ def test_every_tensor_has_a_row_and_every_move_a_dot(name: str) -> None:
         assert line.find(f"{SVG}title").text.startswith(f"{kind.number} x {kind.place}")
 
 
+@pytest.mark.parametrize("name", ["arch1", "gpt, layer norm, gelu"])
+def test_dots_of_what_is_multiplied_are_full_and_of_what_is_divided_open(name: str) -> None:
+    spec = group_of(name)
+    lines = ElementTree.fromstring(draw(spec)).iter(f"{SVG}g")
+    for line, kind in zip(lines, kinds(spec), strict=True):
+        signs: dict[str, bool] = {}
+        for one in kind.slices:
+            signs.setdefault(one.tensor, one.exponent > 0)
+        for dot in line.iter(f"{SVG}circle"):
+            tensor = list(spec.tensors)[(int(dot.attrib["cy"]) - TOP) // ROW]
+            assert (dot.attrib["fill"] != "white") == signs[tensor]
+
+
 def test_lines_on_one_track_do_not_overlap() -> None:
     picture = ElementTree.fromstring(draw(group_of("resnet evaluation")))
     taken: set[tuple[str, int]] = set()

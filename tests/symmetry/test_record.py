@@ -12,6 +12,7 @@ from symmetry.zoo import caught, for_every_animal, group_of
 from symoptim.errors import TraceError
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
+from symoptim.symmetry.recorder import Recorder
 from symoptim.symmetry.spec import SymmetrySpec
 
 
@@ -159,3 +160,16 @@ def test_what_torch_writes_below_is_pinned() -> None:
     padded = spec_of(lambda self, x, h: self.second(pad_sequence([h[:2], h[2:]])))
     assert len(padded) == 0
     assert any("in shared memory" in name for name in padded.unknown)
+
+
+def test_a_tensor_that_is_written_to_is_a_new_one_only_if_nobody_else_sees_its_memory() -> None:
+    x = torch.rand(3)
+    recorder = Recorder(nn.Module())
+    recorder.add_leaf(x, "input", "x", original=x)
+    with recorder:
+        alone, seen = x + 1, x + 2
+        view = seen.view(3, 1)
+        alone.mul_(x)
+        seen.div_(x)
+    names = [operation.name for operation in recorder.graph((alone, view), {}).operations]
+    assert names == ["add", "add", "view", "mul", *["div_ in shared memory"] * 2]

@@ -95,6 +95,7 @@ GATHERING = {
     "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.0, centered=True, momentum=0.5, eps=1e-300),
     "nadam": lambda p: torch.optim.NAdam(p, lr=0.0),
     "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.0),
+    "asgd": lambda p: torch.optim.ASGD(p, lr=0.0, t0=0),
 }
 
 
@@ -113,6 +114,22 @@ def test_state_becomes_what_would_have_been_gathered_at_the_rescaled_weights(nam
     for parameter, expected in zip(model.parameters(), early.parameters(), strict=True):
         for key, value in optimizer.state[parameter].items():
             torch.testing.assert_close(value, early_optimizer.state[expected][key], rtol=1e-9, atol=1e-200)
+
+
+def test_a_copy_of_weights_in_more_digits_moves_like_the_weights() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).bfloat16()
+    inputs = torch.rand(8, 3, dtype=torch.bfloat16)
+    spec = discover(model, (inputs,))
+    optimizer = symoptim.ScaledSGD([{"params": list(model.parameters()), "geometry": "plain"}], lr=0.1)
+    noting(optimizer, model, inputs)
+    before = [optimizer.state[parameter]["master"].clone() for parameter in model.parameters()]
+    element = spec.random(seed=1)
+    spec.rescale_(model, element, optimizer=optimizer)
+    log_scales = spec.log_scales(element)
+    for (name, parameter), old in zip(model.named_parameters(), before, strict=True):
+        master = optimizer.state[parameter]["master"]
+        torch.testing.assert_close(master, old * log_scales[name].exp().float())
+        torch.testing.assert_close(parameter.float(), master, rtol=0.02, atol=0)  # of 8 bits
 
 
 def test_state_of_an_unknown_kind_is_refused_before_anything_is_changed() -> None:

@@ -18,7 +18,7 @@ from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
-from symoptim.symmetry.tensors import arguments_of, unique_values, whole_numbers
+from symoptim.symmetry.tensors import arguments_of, model_tensors, unique_values, whole_numbers
 from symoptim.symmetry.trace import NotExportable, trace
 
 
@@ -60,6 +60,7 @@ def discover(
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
+    findings.aliases = _aliases(model, findings)
     return _spec(findings, space, _of_tensors(findings), recorded)
 
 
@@ -93,6 +94,14 @@ def _ranks(findings: Findings) -> Tensor:
         for number, term in enumerate(form.terms):
             rank[term[term > FIXED]] = 3 if name in findings.buffers else min(number + 1, 2)
     return rank
+
+
+def _aliases(model: nn.Module, findings: Findings) -> dict[str, str]:
+    """All other names of the tensors that are listed: a trace may have only one of them."""
+    there = model_tensors(model)
+    listed = {id(there[name]): name for name in findings.tensors}
+    names = {name: listed.get(id(tensor), name) for name, tensor in there.items()}
+    return {name: known for name, known in names.items() if name != known}
 
 
 def _of_tensors(findings: Findings) -> Tensor:
