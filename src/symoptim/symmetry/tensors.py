@@ -115,27 +115,26 @@ def tensors_in(output: Any) -> list[Tensor]:
 
 @contextmanager
 def left_alone(model: nn.Module) -> Generator[None]:
-    """Bring back what a pass puts into the attributes of a model's modules."""
-    modules = list(model.modules())
-    before = [dict(vars(module)) for module in modules]
-    held = [_dictionaries(one) for one in before]
+    """Bring back the tensors that a pass replaces in the attributes of a model's modules.
+
+    Nothing else: what libraries note there about hooks they have installed belongs to these hooks.
+    """
+    places = [place for module in model.modules() for place in _holding_tensors(module)]
+    before = [{name: value for name, value in place.items() if isinstance(value, Tensor)} for place in places]
     try:
         yield
     finally:
-        for module, attributes, dictionaries in zip(modules, before, held, strict=True):
-            vars(module).clear()
-            vars(module).update(attributes)
-            for name, entries in dictionaries.items():
-                kept = attributes[name]
-                kept.clear()
-                kept.update(entries)
+        for place, tensors in zip(places, before, strict=True):
+            for name in [name for name, value in place.items() if isinstance(value, Tensor)]:
+                if name not in tensors:
+                    del place[name]
+            place.update(tensors)
 
 
-def _dictionaries(attributes: dict[str, Any]) -> dict[str, dict[Any, Any]]:
-    """Copies of the dictionaries among a module's attributes, where its parameters and buffers are."""
-    return {
-        name: dict(cast("dict[Any, Any]", value)) for name, value in attributes.items() if type(value) is dict
-    }
+def _holding_tensors(module: nn.Module) -> list[dict[str, Any]]:
+    """Dictionaries of a module's attributes, parameters and buffers."""
+    attributes = vars(module)
+    return [attributes, *(attributes[name] for name in ("_parameters", "_buffers") if name in attributes)]
 
 
 def plain_tensors(model: nn.Module) -> list[Tensor]:
