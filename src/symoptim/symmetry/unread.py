@@ -68,13 +68,13 @@ class _Reading:
     def follow(self, index: int, numbers: Tensor, read: Tensor) -> None:
         """Mark the places that are used: operations are run on their numbers as on the values."""
         for user in self.users.get(index, ()):
-            passed = self._passed(user, index, numbers)
+            passed = None if read.all() else self._passed(user, index, numbers)
             if passed is None:
-                read[unique_values(numbers)[0]] = True
+                _mark(read, numbers)
             else:
                 self.follow(user.index, passed, read)
         if index in self.outputs:
-            read[unique_values(numbers)[0]] = True
+            _mark(read, numbers)
 
     def _passed(self, user: Operation, index: int, numbers: Tensor) -> Tensor | None:
         """Numbers behind an operation that only takes a part or moves it; None behind all others."""
@@ -92,3 +92,11 @@ class _Reading:
             return numbers if argument.index == index else self.known[argument.index].cpu()
 
         return user.function(*tree_map(value, user.arguments), **tree_map(value, dict(user.keywords)))
+
+
+def _mark(read: Tensor, numbers: Tensor) -> None:
+    for axis in range(numbers.dim()):
+        if numbers.stride(axis) == 0 and numbers.shape[axis] > 1:
+            numbers = numbers.narrow(axis, 0, 1)  # repeated, not stored: of a large table that is a lot
+    if not read.all():
+        read[unique_values(numbers)[0]] = True
