@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 Case = tuple[Network, str]
 
 quick = settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-thorough = settings(quick, derandomize=False, max_examples=3000, print_blob=True)
+thorough = settings(quick, derandomize=False, max_examples=600, print_blob=True)
 
 
 def finds_what_is_false(case: Case) -> bool:

@@ -8,15 +8,27 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from symmetry.zoo import caught, for_every_animal, group_of
+from symmetry.zoo import ZOO, caught, group_of
 from symoptim.errors import TraceError
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.recorder import Recorder
 from symoptim.symmetry.spec import SymmetrySpec
 
+QUICK = (
+    "arch2 training",
+    "arch2 evaluation",
+    "u-net",
+    "attention, fused",
+    "group norm",
+    "lstm",
+    "weight norm",
+)
 
-@for_every_animal
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in ZOO]
+)
 def test_a_recorded_pass_has_the_symmetries_of_an_exported_model(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
