@@ -104,14 +104,20 @@ def param_groups(
     """
     if example_inputs is None:
         return ParameterGroups(route(model, overrides))
+    return ParameterGroups(route(model, overrides, _certified_roles(model, example_inputs, keywords)))
+
+
+def _certified_roles(
+    model: nn.Module, example_inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None
+) -> Mapping[str, Role]:
+    """Roles from symmetries that were found and tried."""
     spec = discover(model, example_inputs, keywords)
     certificate = spec.certify(model, example_inputs, keywords)
     if not certificate.holds:
         raise SymmetryError(
             f"the symmetries that were found are none ({certificate}): go by layer type instead"
         )
-    found = roles_from(spec, model, route(model))
-    return ParameterGroups(route(model, overrides, found))
+    return roles_from(spec, model, route(model))
 
 
 def _group(routed: list[Routed], geometry: Geometry, axis: int) -> dict[str, Any]:

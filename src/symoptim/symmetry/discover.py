@@ -60,8 +60,7 @@ def discover(
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
-    findings.aliases = _aliases(model, findings)
-    return _spec(findings, space, _of_tensors(findings), recorded)
+    return _spec(findings, space, _aliases(model, findings), recorded)
 
 
 def require_module(model: object) -> None:
@@ -113,8 +112,9 @@ def _of_tensors(findings: Findings) -> Tensor:
     return mine
 
 
-def _spec(findings: Findings, space: NullSpace, of_parameter: Tensor, recorded: str) -> SymmetrySpec:
+def _spec(findings: Findings, space: NullSpace, aliases: dict[str, str], recorded: str) -> SymmetrySpec:
     """Only the unknowns of the model's tensors, and the generators that move any of them."""
+    of_parameter = _of_tensors(findings)
     mine = space.combination.chosen(of_parameter[space.combination.rows])
     used, _ = unique_values(mine.columns)
     generator = torch.full((len(space.free),), -1)
@@ -128,7 +128,7 @@ def _spec(findings: Findings, space: NullSpace, of_parameter: Tensor, recorded: 
     }
     return SymmetrySpec(
         tensors=tensors,
-        aliases=dict(findings.aliases),
+        aliases=aliases,
         names=_names(findings, space.free[used]),
         scales=len(unknowns),
         exponents=Sparse(scale[mine.rows], generator[mine.columns], mine.values),

@@ -151,9 +151,7 @@ def _fits(result: Any, expected: Any) -> bool:
         return True
     if not has_plain_sizes(expected) or not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
-    if not expected.is_floating_point() and not (
-        result.is_settled and all(bool((t <= FIXED).all()) for t in result.terms)
-    ):
+    if not expected.is_floating_point() and not _stands(result):
         return False  # rounding is not homogeneous
     return all(
         term.dim() == len(result.shape)

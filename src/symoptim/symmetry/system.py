@@ -124,7 +124,7 @@ class System:
         """Require that the sum of terms does not vary along axes; the terms at one place of them."""
         groups = apart(terms, reduced)
         if len(groups) > 1 and not any(bool((term == ANYTHING).any()) for term in terms):
-            self._tieapart(groups, reduced)
+            self._tie_apart(groups, reduced)
             return [at_first(term, reduced) for term in terms]
         together = stacked(terms)
         kept = [axis for axis in range(together.dim() - 1) if axis not in reduced]
@@ -138,7 +138,7 @@ class System:
         back = [1 if axis in reduced else together.shape[axis] for axis in range(together.dim() - 1)]
         return [reference[..., 0, t].reshape(back) for t in range(len(terms))]
 
-    def _tieapart(self, groups: Sequence[Sequence[Tensor]], reduced: Sequence[int]) -> None:
+    def _tie_apart(self, groups: Sequence[Sequence[Tensor]], reduced: Sequence[int]) -> None:
         """The same for groups of terms that vary with different axes.
 
         From one matrix of a stack to the next all rows change by one number and all columns by its inverse:

@@ -2,11 +2,13 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+import small_segnet
 from small_scenes import small_scenes
 from symoptim.experiments.segnet import SegNetExperiment
 from symoptim.experiments.segnet_protocol import SegNetProtocol
@@ -15,19 +17,14 @@ from symoptim.report.scenes.summary import SceneSummary, summarize_scenes
 from symoptim.segmentation.updates import SCENE_UPDATES
 from watchers import Counter
 
-SMALL = SegNetProtocol(
+SMALL = replace(
+    small_segnet.SMALL,
     updates=("un", "sgd"),
-    network="segnet-basic",
-    features=4,
-    size=(16, 24),
     epochs=2,
-    repeats=2,
-    batch=4,
     measure_every=1,
+    augmentation=SegNetProtocol().augmentation,
     rates=(1e-3, 0.1, 1e30),  # the last one diverges
     search_epochs=1,
-    search_crop=(8, 16),
-    finalists=2,
 )
 
 

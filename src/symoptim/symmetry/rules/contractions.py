@@ -140,8 +140,24 @@ def convolve(context: Context, inputs: Form, weight: Form, bias: Form | None, gr
     single = len(inputs.shape) == count + 1  # without an axis of images
     images = move(inputs, lambda ids: ids.unsqueeze(0)) if single else inputs
     tied = context.system.const_along(images, range(-count, 0))
-    outputs, channels = weight.shape[0], tied.shape[1]
-    shape = (tied.shape[0], groups, outputs // groups, channels // groups, *weight.shape[2:])
+    summed = _summed_over_channels(context.system, tied, weight, groups)
+    outputs = weight.shape[0]
+    full = (tied.shape[0], groups, outputs // groups)
+    product = Form(
+        (tied.shape[0], outputs, *context.shape[-count:]),
+        tuple(
+            squeezed(term.reshape(term.shape[:3]).expand(full).reshape(full[0], outputs, *[1] * count))
+            for term in summed.terms
+        ),
+    )
+    product = product if bias is None else _with_bias(product, bias)
+    return move(product, lambda ids: ids.squeeze(0)) if single else product
+
+
+def _summed_over_channels(system: System, inputs: Form, weight: Form, groups: int) -> Form:
+    """Form ``(images, g, o / g, 1, 1 ...)`` of inputs that are alike at all places, times weights."""
+    count, outputs, channels = len(weight.shape) - 2, weight.shape[0], inputs.shape[1]
+    shape = (inputs.shape[0], groups, outputs // groups, channels // groups, *weight.shape[2:])
     terms = [
         squeezed(term.expand(weight.shape).reshape(1, groups, outputs // groups, *weight.shape[1:]))
         for term in weight.terms
@@ -152,21 +168,14 @@ def convolve(context: Context, inputs: Form, weight: Form, bias: Form | None, gr
                 term.shape[0], groups, 1, channels // groups, *[1] * count
             )
         )
-        for term in tied.terms
+        for term in inputs.terms
     ]
-    summed = context.system.const_along(Form(shape, tuple(terms)), range(3, 4 + count))
-    full = (tied.shape[0], groups, outputs // groups)
-    product = Form(
-        (tied.shape[0], outputs, *context.shape[-count:]),
-        tuple(
-            squeezed(term.reshape(term.shape[:3]).expand(full).reshape(full[0], outputs, *[1] * count))
-            for term in summed.terms
-        ),
-    )
-    if bias is not None:
-        axes = len(product.shape)
-        around = [1] * (axes - 2)
-        merged = Form(product.shape, tuple(term.reshape(1, -1, *around) for term in bias.terms))
-        spread = torch.arange(outputs).reshape(1, -1, *around)
-        product = Form(product.shape, product.terms, (Deferred(spread, lambda: merged),))
-    return move(product, lambda ids: ids.squeeze(0)) if single else product
+    return system.const_along(Form(shape, tuple(terms)), range(3, 4 + count))
+
+
+def _with_bias(product: Form, bias: Form) -> Form:
+    """The bias of every output channel, merged when somebody sees it."""
+    around = [1] * (len(product.shape) - 2)
+    merged = Form(product.shape, tuple(term.reshape(1, -1, *around) for term in bias.terms))
+    spread = torch.arange(product.shape[1]).reshape(1, -1, *around)
+    return Form(product.shape, product.terms, (Deferred(spread, lambda: merged),))

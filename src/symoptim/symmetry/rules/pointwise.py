@@ -25,13 +25,12 @@ NONLINEAR = (
 # They see no scale at all: signs, and what is made from nothing.
 SCALE_FREE = (
     "sign sgn isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_and bitwise_or "
-    "bitwise_not arange full ones scalar_tensor empty rand randn randint randperm any all one_hot "
-    "sym_constrain_range bernoulli eye linspace"
+    "bitwise_not arange ones empty rand randn randint randperm any all one_hot "
+    "sym_constrain_range eye linspace"
 ).split()
 # Not even a value: only the shape or the type.
 SHAPE_ONLY = (
-    "ones_like full_like new_full new_ones empty_like new_empty rand_like randn_like sym_size "
-    "_assert_tensor_metadata"
+    "ones_like new_ones empty_like new_empty rand_like randn_like sym_size _assert_tensor_metadata"
 ).split()
 ZEROS = "zeros zeros_like new_zeros".split()
 
@@ -67,16 +66,20 @@ def _nonlinear(context: Context, *arguments: Any, **keywords: Any) -> Result:
 
 @rule(*SHAPE_ONLY, sees_deferred=True)
 @rule(*SCALE_FREE)
-def _scale_free(context: Context, *arguments: Any, **_: Any) -> Result:
-    if context.operation.name == "bernoulli":  # its argument is a probability
-        context.system.pin(arguments[0])
-    if not isinstance(context.operation.result, Tensor):
-        return None
+def _scale_free(context: Context, *_: Any, **__: Any) -> Result:
+    return fixed(context.shape) if isinstance(context.operation.result, Tensor) else None
+
+
+@rule("full", "full_like", "new_full", "scalar_tensor", sees_deferred=True)
+def _full(context: Context, *arguments: Any, **_: Any) -> Result:
     numbers = [argument for argument in arguments if isinstance(argument, int | float)]
-    filled_with = (
-        numbers[-1] if context.operation.name in ("full", "full_like", "new_full", "scalar_tensor") else 1
-    )
-    return anything(context.shape) if filled_with in (0, -math.inf) else fixed(context.shape)
+    return anything(context.shape) if numbers[-1] in (0, -math.inf) else fixed(context.shape)
+
+
+@rule("bernoulli")
+def _bernoulli(context: Context, probability: Form, *_: Any, **__: Any) -> Result:
+    context.system.pin(probability)
+    return fixed(context.shape)
 
 
 @rule(*ZEROS, sees_deferred=True)

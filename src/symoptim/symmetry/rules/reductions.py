@@ -1,6 +1,6 @@
 """Sums, means, maxima and norms over axes: the scale may not vary along them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -10,9 +10,10 @@ from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import move
 
 
-def reduced_axes(form: Form, axes: Any) -> list[int]:
-    """Axes of a reduction; None and an empty list are all of them."""
-    if axes is None or axes == []:
+def reduced_axes(form: Form, axes: Any, keywords: Mapping[str, Any] | None = None) -> list[int]:
+    """Axes of a reduction, by position or by name; none, an empty list, or a flag in their place are all."""
+    axes = (keywords or {}).get("dim", axes)
+    if axes is None or axes == [] or isinstance(axes, bool):
         return list(range(len(form.shape)))
     return [axes] if isinstance(axes, int) else list(axes)
 
@@ -25,8 +26,7 @@ def reduce(context: Context, form: Form, axes: Sequence[int]) -> Form:
 
 @rule("sum", "mean", "amax", "amin", "nansum")
 def _plain(context: Context, form: Form, axes: Any = None, *_: Any, **keywords: Any) -> Result:
-    axes = keywords.get("dim", None if isinstance(axes, bool) else axes)
-    return reduce(context, form, reduced_axes(form, axes))
+    return reduce(context, form, reduced_axes(form, axes, keywords))
 
 
 @rule("max", "min", "median")
@@ -42,20 +42,18 @@ def _with_indices(context: Context, form: Form, axis: Any = None, *_: Any, **key
 def _norm(context: Context, form: Form, order: Any = 2, axes: Any = None, *_: Any, **keywords: Any) -> Result:
     if order == 0:
         raise CannotTell
-    return reduce(context, form, reduced_axes(form, keywords.get("dim", axes)))
+    return reduce(context, form, reduced_axes(form, axes, keywords))
 
 
 @rule("var", "std")
 def _var(context: Context, form: Form, axes: Any = None, *_: Any, **keywords: Any) -> Result:
-    axes = None if isinstance(axes, bool) else axes
-    found = reduce(context, form, reduced_axes(form, keywords.get("dim", axes)))
+    found = reduce(context, form, reduced_axes(form, axes, keywords))
     return found if context.operation.name == "std" else context.system.combine([(found, 2)], found.shape)
 
 
 @rule("var_mean", "std_mean")
 def _var_mean(context: Context, form: Form, axes: Any = None, *_: Any, **keywords: Any) -> Result:
-    axes = None if isinstance(axes, bool) else axes
-    mean = reduce(context, form, reduced_axes(form, keywords.get("dim", axes)))
+    mean = reduce(context, form, reduced_axes(form, axes, keywords))
     spread = mean
     if context.operation.name == "var_mean":
         spread = context.system.combine([(mean, 2)], mean.shape)
