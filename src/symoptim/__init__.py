@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from symoptim import models as models
+    from symoptim.metric.gauge import Geometric as Geometric
+    from symoptim.metric.gauge import OwnRow as OwnRow
+    from symoptim.metric.gauge import PathNorm as PathNorm
+    from symoptim.metric.gauge import Pooled as Pooled
     from symoptim.models.balance import balance_ as balance_
+    from symoptim.optim.clip import clip_invariant_norm_ as clip_invariant_norm_
+    from symoptim.optim.full import FullMetricSGD as FullMetricSGD
     from symoptim.optim.groups import param_groups as param_groups
     from symoptim.optim.invariant import invariant as invariant
     from symoptim.optim.sgd import ScaledSGD as ScaledSGD
@@ -18,11 +24,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "BoldDriver",
+    "FullMetricSGD",
+    "Geometric",
+    "OwnRow",
+    "PathNorm",
+    "Pooled",
     "Role",
     "ScaledSGD",
     "SymmetrySpec",
     "UnitNormSGD",
     "balance_",
+    "clip_invariant_norm_",
     "discover",
     "invariant",
     "models",
@@ -32,11 +44,17 @@ __all__ = [
 # Names are looked up when they are first used, so that reading records and writing reports needs no torch.
 _HOMES = {
     "BoldDriver": "symoptim.schedules.bold_driver",
+    "FullMetricSGD": "symoptim.optim.full",
+    "Geometric": "symoptim.metric.gauge",
+    "OwnRow": "symoptim.metric.gauge",
+    "PathNorm": "symoptim.metric.gauge",
+    "Pooled": "symoptim.metric.gauge",
     "Role": "symoptim.routing",
     "ScaledSGD": "symoptim.optim.sgd",
     "SymmetrySpec": "symoptim.symmetry.spec",
     "UnitNormSGD": "symoptim.optim.sgd",
     "balance_": "symoptim.models.balance",
+    "clip_invariant_norm_": "symoptim.optim.clip",
     "discover": "symoptim.symmetry.discover",
     "invariant": "symoptim.optim.invariant",
     "param_groups": "symoptim.optim.groups",

@@ -19,10 +19,20 @@ from symoptim.engine.shuffle import permutations
 from symoptim.engine.training import Ensemble, Result
 from symoptim.errors import OptionError
 
+
+def group_of(model: nn.Module) -> symoptim.SymmetrySpec:
+    """Symmetries of a network on the small images."""
+    return symoptim.discover(model, (small_data().train_images[:3],))
+
+
 OPTIMIZERS: dict[str, Callable[[nn.Module, float], torch.optim.Optimizer]] = {
     "b-sgd": lambda model, lr: torch.optim.SGD(model.parameters(), lr=lr),
     "sm": lambda model, lr: symoptim.ScaledSGD(symoptim.param_groups(model), lr=lr),
     "un": lambda model, lr: symoptim.UnitNormSGD(symoptim.param_groups(model), lr=lr),
+    "full": lambda model, lr: symoptim.FullMetricSGD(model, group_of(model), lr=lr),
+    "geometric": lambda model, lr: symoptim.FullMetricSGD(
+        model, group_of(model), lr=lr, gauge=symoptim.Geometric()
+    ),
     "adamw": lambda model, lr: torch.optim.AdamW(model.parameters(), lr=lr),
     "invariant-adamw": lambda model, lr: symoptim.invariant(
         torch.optim.AdamW, symoptim.param_groups(model), lr=lr

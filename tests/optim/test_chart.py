@@ -9,7 +9,7 @@ from torch.optim import LBFGS, SGD, AdamW, Optimizer
 
 from symoptim import ScaledSGD, UnitNormSGD, invariant, param_groups
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
-from symoptim.optim.chart import in_chart
+from symoptim.optim.chart import Charted, in_chart
 from symoptim.optim.invariant import REFUSED
 from trajectories import batches, network
 
@@ -129,7 +129,7 @@ def test_what_is_no_optimizer_class_is_refused(wrong: object) -> None:
 
 def test_a_charted_class_is_not_charted_again() -> None:
     with pytest.raises(OptionError, match="in the chart already"):
-        invariant(in_chart(SGD), [nn.Parameter(torch.ones(2, 2))])
+        invariant(in_chart(SGD, Charted), [nn.Parameter(torch.ones(2, 2))])
 
 
 def test_a_differentiable_chart_is_refused() -> None:

@@ -1,6 +1,7 @@
 """The updates a run can name: the paper's three, and whole optimizers as they are.
 
     b-sgd, sm, un             pure steps of :mod:`symoptim.updates`, taken by all their runs at once
+    full, geometric           SGD in the full metric of the network's own symmetries, all runs at once
     adamw, invariant-adamw    a ``torch.optim`` optimizer per run
 
 To have another one, put it in: ``UPDATES["nadam"] = Driven("NAdam", make)``. Rates are for the loss summed
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.optim import AdamW, Optimizer
 
 from symoptim.errors import OptionError
+from symoptim.metric.gauge import Gauge, Geometric, Pooled
 from symoptim.optim.invariant import invariant
 from symoptim.optim.sgd import ScaledSGD, UnitNormSGD
 from symoptim.routing import Geometry
@@ -32,6 +34,14 @@ class Pure:
 
 
 @dataclass(frozen=True, slots=True)
+class Full:
+    """SGD in the full metric, which is found when the network is known."""
+
+    title: str
+    gauge: Gauge
+
+
+@dataclass(frozen=True, slots=True)
 class Driven:
     """An optimizer of its own for every run: ``make(groups, lr, capturable)`` builds it.
 
@@ -43,10 +53,12 @@ class Driven:
     make: Callable[[Groups, Tensor, bool], Optimizer]
 
 
-UPDATES: dict[str, Pure | Driven] = {
+UPDATES: dict[str, Pure | Full | Driven] = {
     "b-sgd": Pure("B-SGD", dict.fromkeys(ScaledSGD.updates, PLAIN)),
     "sm": Pure("SM", ScaledSGD.updates),
     "un": Pure("UN", UnitNormSGD.updates),
+    "full": Full("full", Pooled()),
+    "geometric": Full("geometric", Geometric()),
     "adamw": Driven("AdamW", lambda groups, lr, capturable: AdamW(groups, lr=lr, capturable=capturable)),
     "invariant-adamw": Driven(
         "invariant AdamW",
@@ -59,12 +71,12 @@ UPDATES: dict[str, Pure | Driven] = {
 def require_updates(names: Iterable[str]) -> None:
     """Refuse names that are not registered.
 
-    >>> require_updates(["sm", "sgd"])
+    >>> require_updates(["sm", "sgd"])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    symoptim.errors.OptionError: unknown update 'sgd'; choose from b-sgd, sm, un, adamw, invariant-adamw
+    symoptim.errors.OptionError: unknown update 'sgd'; choose from b-sgd, sm, un, full, geometric, adamw, ...
     """
     for name in names:
         if name not in UPDATES:
             raise OptionError(f"unknown update '{name}'; choose from {', '.join(UPDATES)}")
-        if not isinstance(UPDATES[name], Pure | Driven):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"UPDATES['{name}'] must be a Pure or a Driven, got {UPDATES[name]!r}")
+        if not isinstance(UPDATES[name], Pure | Full | Driven):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OptionError(f"UPDATES['{name}'] must be a Pure, a Full or a Driven, got {UPDATES[name]!r}")

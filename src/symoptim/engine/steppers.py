@@ -25,6 +25,15 @@ class Block(NamedTuple):
     rates: Tensor
     rows: range
 
+    @property
+    def here(self) -> slice:
+        """The runs, as an index."""
+        return slice(self.rows.start, self.rows.stop)
+
+    def rate(self, axes: int) -> Tensor:
+        """Rates of the runs, ready to multiply weights of that many axes."""
+        return self.rates[self.here].reshape(-1, *[1] * (axes - 1))
+
 
 class Stepper(Protocol):
     """Moves the weights of a block of runs."""
@@ -46,17 +55,29 @@ class Stepper(Protocol):
         ...
 
 
-def make_stepper(update: Pure | Driven, block: Block) -> Stepper:
-    """Build the stepper of an update for a block of runs that have not trained yet."""
-    return PureStepper(update, block) if isinstance(update, Pure) else DrivenStepper(update, block)
-
-
 def _roles(stack: Stack) -> dict[str, Role]:
     return {routed.names[0]: routed.role for routed in route(stack.template)}
 
 
-class PureStepper:
-    """One pure update for the whole block; it has no state."""
+class Stateless:
+    """A stepper that remembers nothing from step to step."""
+
+    block: Block
+
+    def point_at(self, block: Block, kept: Sequence[int]) -> None:  # noqa: ARG002 - there is no state to sift
+        """Serve this block from now on."""
+        self.block = block
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Nothing."""
+        return []
+
+    def load_state_dict(self, state: list[dict[str, Any]]) -> None:
+        """Nothing to take over."""
+
+
+class PureStepper(Stateless):
+    """One pure update for the whole block."""
 
     def __init__(self, update: Pure, block: Block) -> None:
         """Serve that block."""
@@ -71,7 +92,7 @@ class PureStepper:
 
     def _piece(self, name: str) -> tuple[Tensor, Update, Axes]:
         """Weights of one parameter in this block, the update they get, and what a filter extends over."""
-        weights = self.block.stack.parameters[name][self.block.rows.start : self.block.rows.stop]
+        weights = self.block.stack.parameters[name][self.block.here]
         role = self.roles[name]
         return (
             weights,
@@ -82,22 +103,10 @@ class PureStepper:
     @torch.no_grad()
     def step(self, gradients: Mapping[str, Tensor]) -> None:
         """Step every parameter of the block, each run with its own rate."""
-        here = slice(self.block.rows.start, self.block.rows.stop)
         for name, gradient in gradients.items():
             weights, update, over = self._piece(name)
-            rate = self.block.rates[here].reshape(-1, *[1] * (weights.ndim - 1))
-            weights.copy_(step(update, weights, gradient[here], StepOptions(lr=rate), over=over).weights)
-
-    def point_at(self, block: Block, kept: Sequence[int]) -> None:  # noqa: ARG002 - there is no state to sift
-        """Serve this block from now on."""
-        self.block = block
-
-    def state_dict(self) -> list[dict[str, Any]]:
-        """Nothing."""
-        return []
-
-    def load_state_dict(self, state: list[dict[str, Any]]) -> None:
-        """Nothing to take over."""
+            options = StepOptions(lr=self.block.rate(weights.ndim))
+            weights.copy_(step(update, weights, gradient[self.block.here], options, over=over).weights)
 
 
 class DrivenStepper:

@@ -13,12 +13,13 @@ from torch.nn.functional import cross_entropy
 
 from symoptim.data.split import Split
 from symoptim.engine.capture import Replayed
+from symoptim.engine.full_stepper import FullStepper
 from symoptim.engine.numerics import derive_seed
-from symoptim.engine.registry import UPDATES, require_updates
+from symoptim.engine.registry import UPDATES, Driven, Full, Pure, require_updates
 from symoptim.engine.run import Run
 from symoptim.engine.shuffle import permutations
 from symoptim.engine.stack import Factory, Stack
-from symoptim.engine.steppers import Block, Stepper, make_stepper
+from symoptim.engine.steppers import Block, DrivenStepper, PureStepper, Stepper
 from symoptim.errors import OptionError
 
 IMAGES_AT_ONCE = 60_000  # of all runs together, when errors are measured: 190 MB of MNIST's pixels
@@ -57,9 +58,18 @@ class Trainer:
         self._draw_split()
         self._make_room()
         self.steppers: list[Stepper] = [
-            make_stepper(UPDATES[self.runs[rows[0]].update], Block(self.stack, self.rates, rows))
-            for rows in _blocks(self.runs)
+            self._stepper_of(Block(self.stack, self.rates, rows)) for rows in _blocks(self.runs)
         ]
+
+    def _stepper_of(self, block: Block) -> Stepper:
+        """The stepper of a block of runs that have not trained yet."""
+        match UPDATES[self.runs[block.rows.start].update]:
+            case Pure() as update:
+                return PureStepper(update, block)
+            case Full() as update:
+                return FullStepper(update, block, self.data.train_images[:2])
+            case Driven() as update:
+                return DrivenStepper(update, block)
 
     def _draw_split(self) -> None:
         run = self.runs[0]

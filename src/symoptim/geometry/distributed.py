@@ -21,6 +21,22 @@ def is_distributed(tensor: Tensor) -> "TypeGuard[DTensor]":
     return loaded is not None and isinstance(tensor, loaded.DTensor)
 
 
+def replicated_like(factor: Tensor, tensor: Tensor) -> Tensor:
+    """A factor that every process has, ready to multiply a tensor: on its device, in its precision."""
+    factor = factor.to(tensor.device, tensor.dtype)
+    if not is_distributed(tensor) or is_distributed(factor):
+        return factor
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = tensor.device_mesh
+    return DTensor.from_local(factor, mesh, [Replicate()] * mesh.ndim, run_check=False)
+
+
+def gathered(tensor: Tensor) -> Tensor:
+    """The tensor itself, brought together if it is spread over processes."""
+    return tensor.full_tensor() if is_distributed(tensor) else tensor
+
+
 def complete(total: Tensor) -> Tensor:
     """Add up the pieces of a sum over a sharded axis; any other sum is complete already."""
     if not is_distributed(total):

@@ -4,27 +4,58 @@ Both call the same pure step. A batch axis is all it takes to step a stack of eq
 the ``foreach`` way is no second implementation: fewer, larger operations for one more copy of the data.
 """
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import is_distributed
-from symoptim.geometry.filters import Axes, update_dtype
+from symoptim.geometry.distributed import is_distributed, replicated_like
+from symoptim.geometry.filters import Axes, norm, update_dtype
 from symoptim.optim.layout import write
 from symoptim.optim.precision import State, destinations, working_weights
+from symoptim.routing import axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions, step
 
+Factors = Mapping[Tensor, tuple[Tensor, ...]]
+"""Numbers that broadcast against a parameter and are to be multiplied, by parameter."""
+
 
 class Job(NamedTuple):
-    """A parameter with a gradient, its state, and the axes its filters extend over."""
+    """A parameter with a gradient, its state, the axes its filters extend over, and its metric.
+
+    The metric is a product of factors that broadcast; the gradient is multiplied by all of them.
+    """
 
     parameter: Tensor
     gradient: Tensor
     state: State
     over: Axes
+    metric: tuple[Tensor, ...] = ()
+
+    def direction(self) -> Tensor:
+        """The gradient in the metric, in the precision of updates."""
+        direction = self.gradient.to(update_dtype(self.parameter.dtype))
+        for factor in self.metric:
+            direction = direction * replicated_like(factor, direction)
+        return direction
+
+
+def filter_norms(groups: Iterable[dict[str, Any]]) -> Factors:
+    """Norms of the filters of all parameters that have a gradient; plain ones are left out."""
+    return {
+        parameter: (
+            norm(
+                parameter.detach().to(update_dtype(parameter.dtype)),
+                axes_of(group["geometry"], group["axis"], parameter.ndim),
+            ),
+        )
+        for group in groups
+        if group["geometry"] != "plain"
+        for parameter in group["params"]
+        if parameter.grad is not None
+    }
 
 
 def apply_each(
@@ -44,8 +75,7 @@ def apply_each(
         if differentiable:
             weights = weights.clone()
             buffer = None if buffer is None else buffer.clone()
-        gradient = job.gradient.to(weights.dtype)
-        stepped = step(update, weights, gradient, options, buffer=buffer, over=job.over)
+        stepped = step(update, weights, job.direction(), options, buffer=buffer, over=job.over)
         if stepped.buffer is not None:
             write(job.state["momentum_buffer"], stepped.buffer)
         for destination in destinations(job.parameter, job.state):
@@ -80,7 +110,7 @@ def _apply_stack(jobs: list[Job], update: Update, options: StepOptions) -> None:
     stepped = step(
         update,
         torch.stack(weights),
-        torch.stack([job.gradient for job in jobs]).to(update_dtype(jobs[0].parameter.dtype)),
+        torch.stack([job.direction() for job in jobs]),
         options,
         buffer=torch.stack(buffers) if buffers else None,
         over=jobs[0].over,

@@ -11,7 +11,7 @@ from torch.optim.optimizer import ParamsT
 from symoptim.errors import OptionError
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
-from symoptim.optim.apply import Job, apply_each, apply_stacked, make_state, rate_for
+from symoptim.optim.apply import Factors, Job, apply_each, apply_stacked, make_state, rate_for
 from symoptim.optim.checkpoint import loading
 from symoptim.optim.checks import (
     Group,
@@ -144,17 +144,22 @@ class GeometricSGD(Optimizer):
         loss = loss_of(closure)
         check_gradients(self.param_groups)
         with torch.set_grad_enabled(self.defaults["differentiable"]):
+            metric = self._metric()
             for group in self.param_groups:
-                self._step_group(group)
+                self._step_group(group, metric)
         return loss
 
-    def _step_group(self, group: Group) -> None:
+    def _metric(self) -> Factors:
+        """Factors that gradients are multiplied by before their update, by parameter; none here."""
+        return {}
+
+    def _step_group(self, group: Group, metric: Factors) -> None:
         update = self.updates[group["geometry"]]
         by_device: dict[torch.device, list[Job]] = {}
         for parameter in group["params"]:
             if parameter.grad is not None:
                 over = axes_of(group["geometry"], group["axis"], parameter.ndim)
-                job = Job(parameter, parameter.grad, self.state[parameter], over)
+                job = Job(parameter, parameter.grad, self.state[parameter], over, metric.get(parameter, ()))
                 by_device.setdefault(parameter.device, []).append(job)
         for device, jobs in by_device.items():
             options = StepOptions(

@@ -12,14 +12,16 @@ AdamW whose path does not depend on the scaling, decoupled weight decay included
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from symoptim.geometry.filters import norm, update_dtype
+from symoptim.geometry.distributed import replicated_like
+from symoptim.geometry.filters import update_dtype
+from symoptim.optim.apply import Factors, filter_norms
 from symoptim.optim.checkpoint import loading
 from symoptim.optim.checks import (
     Group,
@@ -31,19 +33,25 @@ from symoptim.optim.checks import (
     warn_of_zero_filters,
 )
 from symoptim.optim.layout import write
-from symoptim.routing import axes_of
 
 
 class Charted(Optimizer):
     """Mixin that takes the step of the class after it in the coordinates q = w / s."""
 
     wrapped_class: ClassVar[type[Optimizer]]
+    chart: ClassVar["type[Charted]"]
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its geometry is ``"rows"`` unless it says otherwise."""
         defaults = {"geometry": "rows", "axis": 0}
         super().add_param_group({**defaults, **param_group, "optimizer": type(self).__name__})
-        check_last_group(self.param_groups, _check)
+        check_last_group(self.param_groups, self._check)
+
+    def _check(self, group: Group) -> None:
+        """Refuse a group the chart cannot serve, and warn of filters that it will leave at zero."""
+        check_rate(group.get("lr", 0.0))
+        check_parameters(group)
+        warn_of_zero_filters(group)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -62,7 +70,8 @@ class Charted(Optimizer):
         gradients = [
             (p, p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None
         ]
-        places = [place for group in self.param_groups for place in _places(group)]
+        scales = self.scales()
+        places = [Place.of(parameter, scales[parameter]) for parameter, _ in gradients if parameter in scales]
         try:
             for parameter, gradient in gradients:
                 # Some steps write to gradients they are given: torch's SGD with foreach and nesterov does.
@@ -81,14 +90,21 @@ class Charted(Optimizer):
                 parameter.grad = gradient
         return loss
 
+    def scales(self) -> Factors:
+        """Scales s of the parameters that are in the chart and have a gradient; plain ones are not in it."""
+        return filter_norms(self.param_groups)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
-        with loading(self, check=_check_saved, finish=lambda _: None):
+        with loading(self, check=_check_saved, finish=self._finish_loading):
             super().load_state_dict(state_dict)
+
+    def _finish_loading(self, saved: dict[str, Any]) -> None:
+        """Take over what else a loaded state has; nothing here."""
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         """Pickle by the wrapped class: the class made for it has no name to import it by."""
-        return _empty, (self.wrapped_class,), self.__getstate__()
+        return _empty, (self.wrapped_class, self.chart), self.__getstate__()
 
 
 class Place(NamedTuple):
@@ -101,6 +117,17 @@ class Place(NamedTuple):
     weights: Tensor
     scale: Tensor
     coordinates: Tensor
+
+    @staticmethod
+    def of(parameter: Tensor, scales: tuple[Tensor, ...]) -> "Place":
+        """The place of a parameter whose weights have that scale, a product of factors."""
+        weights = parameter.detach().to(update_dtype(parameter.dtype), copy=True)
+        scale = functools.reduce(torch.mul, [replicated_like(factor, weights) for factor in scales])
+        # A zero filter has q = 0 and s g = 0, and so stays where it is, as in the scaled metric.
+        coordinates = weights / torch.where(scale == 0, 1, scale)
+        # Rounded as the parameter will hold them, so that a step that moves nothing moves nothing.
+        rounded = coordinates.to(parameter.dtype).to(weights.dtype)
+        return Place(parameter, weights, scale, rounded)
 
     def enter(self) -> None:
         """Put the parameter, and the copy of its gradient it has by now, into the chart."""
@@ -115,43 +142,21 @@ class Place(NamedTuple):
         write(self.parameter, self.weights + self.scale * moved)
 
 
-def _places(group: Group) -> Iterator[Place]:
-    """Places of a group's parameters that have a gradient; plain ones are not in the chart."""
-    if group["geometry"] == "plain":
-        return
-    for parameter in group["params"]:
-        if parameter.grad is not None:
-            weights = parameter.detach().to(update_dtype(parameter.dtype), copy=True)
-            scale = norm(weights, axes_of(group["geometry"], group["axis"], parameter.ndim))
-            # A zero filter has q = 0 and s g = 0, and so stays where it is, as in the scaled metric.
-            coordinates = weights / torch.where(scale == 0, 1, scale)
-            # Rounded as the parameter will hold them, so that a step that moves nothing moves nothing.
-            rounded = coordinates.to(parameter.dtype).to(weights.dtype)
-            yield Place(parameter, weights, scale, rounded)
-
-
-def _check(group: Group) -> None:
-    """Refuse a group the chart cannot serve, and warn of filters that it will leave at zero."""
-    check_rate(group.get("lr", 0.0))
-    check_parameters(group)
-    warn_of_zero_filters(group)
-
-
 def _check_saved(saved: dict[str, Any]) -> None:
     for group in saved["param_groups"]:
         check_rate(group.get("lr", 0.0))
 
 
 @functools.cache
-def in_chart(optimizer_class: type[Optimizer]) -> type[Optimizer]:
-    """The class ``invariant`` builds: ``optimizer_class`` with its step in the chart."""
+def in_chart(optimizer_class: type[Optimizer], chart: type[Charted]) -> Any:
+    """The class ``invariant`` builds: ``optimizer_class`` with its step in that chart."""
     name = f"Invariant{optimizer_class.__name__}"
-    return type(name, (Charted, optimizer_class), {"wrapped_class": optimizer_class})
+    return type(name, (chart, optimizer_class), {"wrapped_class": optimizer_class, "chart": chart})
 
 
-def _empty(optimizer_class: type[Optimizer]) -> Optimizer:
+def _empty(optimizer_class: type[Optimizer], chart: type[Charted]) -> Optimizer:
     """An instance to be filled by unpickling."""
-    made = in_chart(optimizer_class)
+    made: Any = in_chart(optimizer_class, chart)
     return made.__new__(made)
 
 

@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 
 from symoptim.errors import CheckpointError
 
-MEANING = ("optimizer", "geometry", "axis")
-"""Keys of a group that say what its state means: which optimizer made it, for which filters."""
+MEANING = ("optimizer", "geometry", "axis", "gauge")
+"""Keys of a group that say what its state means: whose it is, of which filters, in which gauge."""
 
 State = dict[str, Any]
 
@@ -32,7 +32,7 @@ def loading(
     Yields:
         Nothing; the load is to be made inside.
     """
-    kept = [{key: group[key] for key in MEANING} for group in optimizer.param_groups]
+    kept = [{key: group[key] for key in MEANING if key in group} for group in optimizer.param_groups]
     final: list[State] = []
 
     def before(_: Optimizer, saved: State) -> None:
@@ -63,9 +63,9 @@ def _require_same_meaning(groups: list[State], saved: State) -> None:
         return
     for index, (group, other) in enumerate(zip(groups, saved["param_groups"], strict=False)):
         for key in MEANING:
-            if other.get(key) != group[key]:
+            if other.get(key) != group.get(key):
                 raise CheckpointError(
-                    f"group {index} has {key} {group[key]!r}, the saved state {other.get(key)!r}: its "
+                    f"group {index} has {key} {group.get(key)!r}, the saved state {other.get(key)!r}: its "
                     "momentum means something else. Build the optimizer as it was when the state was saved, "
                     "or start with a fresh one"
                 )

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
+from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
-from symoptim.optim.layout import gathered, require_layout, require_same_layout
+from symoptim.optim.layout import require_layout, require_same_layout
 from symoptim.routing import axes_of, require_geometry
 
 Group = dict[str, Any]

@@ -3,13 +3,19 @@
 import inspect
 from typing import Any
 
+from torch import nn
 from torch.optim import ASGD, LBFGS, Optimizer, SparseAdam
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
+from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.base import GeometricSGD
+from symoptim.optim.bound import BoundMetric
 from symoptim.optim.chart import Charted, in_chart
 from symoptim.optim.checks import check_rate
+from symoptim.optim.full import named_trainable
+from symoptim.optim.full_chart import FullyCharted
+from symoptim.symmetry.spec import SymmetrySpec
 
 REFUSED: dict[type[Optimizer], str] = {
     LBFGS: "it compares weights of different steps, which are in different coordinates; take AdamW or SGD",
@@ -21,8 +27,18 @@ REFUSED: dict[type[Optimizer], str] = {
 """Optimizers the chart cannot serve, and why."""
 
 
-def invariant(optimizer_class: type[Optimizer], params: ParamsT, **options: Any) -> Optimizer:
-    """Build an optimizer of that class whose path does not depend on how filters are scaled.
+def invariant(
+    optimizer_class: type[Optimizer],
+    params: ParamsT | nn.Module,
+    *,
+    spec: SymmetrySpec | None = None,
+    gauge: Gauge = Pooled(),  # noqa: B008 - frozen
+    **options: Any,
+) -> Optimizer:
+    """Build an optimizer of that class whose path does not depend on how a network is scaled.
+
+    With groups of parameters it does not depend on the scale of their filters; with a model and its
+    symmetries, on none of these.
 
     The result *is* an ``optimizer_class`` (schedulers, ``state_dict``, hooks, ``foreach`` and ``fused``
     work as they do there); only its step is taken in other coordinates. Its state must come from
@@ -31,14 +47,18 @@ def invariant(optimizer_class: type[Optimizer], params: ParamsT, **options: Any)
 
     Args:
         optimizer_class: class of the optimizer.
-        params: groups of :func:`symoptim.param_groups`, as for :class:`symoptim.ScaledSGD`.
+        params: groups of :func:`symoptim.param_groups`, as for :class:`symoptim.ScaledSGD`; or a model,
+            whose parameters that require gradients are all trained.
+        spec: symmetries of that model, of :func:`symoptim.discover`.
+        gauge: with a model, how sizes of units become scales of weights (:mod:`symoptim.metric.gauge`).
         **options: options of ``optimizer_class``.
 
     Returns:
         The optimizer.
 
     Raises:
-        OptionError: the class keeps weights of earlier steps (L-BFGS, ASGD), or ``differentiable``.
+        OptionError: the class keeps weights of earlier steps (L-BFGS, ASGD), or ``differentiable``; a model
+            without its symmetries, or symmetries without the model.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -55,7 +75,15 @@ def invariant(optimizer_class: type[Optimizer], params: ParamsT, **options: Any)
     check_rate(options.get("lr", 0.0))
     if options.get("differentiable"):
         raise OptionError("invariant() has no differentiable=True: its coordinates change in place")
-    return in_chart(optimizer_class)(params, **options)
+    if spec is None and not isinstance(params, nn.Module):
+        return in_chart(optimizer_class, Charted)(params, **options)
+    if spec is None or not isinstance(params, nn.Module):
+        raise OptionError(
+            "give a model together with its symmetries, as in invariant(AdamW, model, spec=discover(model, "
+            "example_inputs)), or groups of parameters without spec"
+        )
+    bound = BoundMetric(params, spec, gauge)
+    return in_chart(optimizer_class, FullyCharted)(bound, named_trainable(params), **options)
 
 
 def _require_servable(optimizer_class: type[Optimizer]) -> None:

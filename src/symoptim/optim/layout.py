@@ -18,11 +18,6 @@ def write(target: Tensor, value: Tensor) -> None:
     target.copy_(value)
 
 
-def gathered(tensor: Tensor) -> Tensor:
-    """The tensor itself, brought together if it is spread over processes."""
-    return tensor.full_tensor() if is_distributed(tensor) else tensor
-
-
 def require_layout(parameter: Tensor, name: str) -> None:
     """Refuse a parameter that is still to be summed over processes."""
     if is_distributed(parameter) and any(p.is_partial() for p in parameter.placements):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from symoptim.errors import OptionError, ZeroFilterError
+from symoptim.optim.apply import Factors, filter_norms
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.checks import Group, filters_without_direction, warn_of_zero_filters
 from symoptim.routing import Geometry
@@ -39,6 +40,10 @@ class ScaledSGD(GeometricSGD):
     def _check(self, group: Group) -> None:
         super()._check(group)
         warn_of_zero_filters(group)
+
+    def scales(self) -> Factors:
+        """Norms of the filters; plain parameters have none."""
+        return filter_norms(self.param_groups)
 
 
 class UnitNormSGD(GeometricSGD):

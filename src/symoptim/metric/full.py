@@ -1,0 +1,124 @@
+"""The full metric of a model: a scale for every weight that moves with it under the whole group."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from symoptim.metric.gauge import Gauge
+from symoptim.metric.layout import Layout, layout_of
+from symoptim.metric.measure import measured
+from symoptim.metric.plan import Level, plan_of
+from symoptim.symmetry.sparse import Sparse
+from symoptim.symmetry.spec import SymmetrySpec
+
+
+@dataclass(frozen=True, slots=True)
+class FullMetric:
+    r"""All of the metric but the weights: what moves with what, in which order sizes are read, the gauge.
+
+    For weights :math:`\theta` and an element l of the group, the scales s of :meth:`factors` satisfy
+    :math:`s(e^{B l} \theta) = e^{B l} s(\theta)`, entry by entry.
+
+    >>> from torch import nn
+    >>> from symoptim.metric.gauge import Pooled
+    >>> from symoptim.symmetry.discover import discover
+    >>> model = nn.Sequential(nn.Linear(2, 1, bias=False), nn.ReLU(), nn.Linear(1, 1, bias=False))
+    >>> model.load_state_dict({"0.weight": torch.tensor([[3.0, 4.0]]), "2.weight": torch.tensor([[1.0]])})
+    <All keys matched successfully>
+    >>> spec, weights = discover(model, (torch.rand(2, 2),)), dict(model.named_parameters())
+    >>> metric = FullMetric.of(spec, weights, Pooled())
+    >>> {name: s.item() for name, (s,) in metric.factors(weights).items()}
+    {'0.weight': 5.0, '2.weight': 0.20000000298023224}
+    """
+
+    layout: Layout
+    alive: Tensor
+    """Positions of the layout that had anything but zeros when the metric was made."""
+    plans: Mapping[int, tuple[Level, ...]]
+    """Order of reading, by direction."""
+    gauge: Gauge
+
+    @staticmethod
+    def of(
+        spec: SymmetrySpec, tensors: Mapping[str, Tensor], gauge: Gauge, alive: Tensor | None = None
+    ) -> "FullMetric":
+        """The metric of a model.
+
+        Args:
+            spec: its group.
+            tensors: its parameters and buffers by name.
+            gauge: how sizes become scales.
+            alive: which blocks to count as not zero, of an earlier metric; by default it is looked at.
+
+        Returns:
+            The metric, on the CPU, in float64.
+        """
+        layout = layout_of(spec, spec.tensors)
+        if alive is None:
+            alive = _alive_positions(layout, tensors)
+        plans = {
+            direction: tuple(plan_of(layout, tensors, alive, direction=direction))
+            for direction in gauge.directions
+        }
+        return FullMetric(layout, alive, plans, gauge)
+
+    def log_scales(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """Log-scales at all positions of the layout."""
+        sizes = {direction: measured(self.layout, plan, weights) for direction, plan in self.plans.items()}
+        return self.gauge.log_scales(self.layout, sizes, weights, self.alive)
+
+    def factors(self, weights: Mapping[str, Tensor], power: float = 1.0) -> dict[str, tuple[Tensor, ...]]:
+        """Scales of every tensor that moves, to a power: factors that broadcast, to be multiplied.
+
+        Args:
+            weights: all tensors of the group, by name.
+            power: 2 for the step of SGD, 1 for the chart.
+
+        Returns:
+            Factors by name.
+        """
+        scales = (power * self.log_scales(weights)).exp()
+        return {
+            name: tuple(term.of(scales) for term in terms)
+            for name, terms in self.layout.terms.items()
+            if terms
+        }
+
+    def on(self, device: torch.device, dtype: torch.dtype) -> "FullMetric":
+        """The same metric, to be used with weights there and in that precision."""
+
+        def moved(exponents: Sparse) -> Sparse:
+            rows, columns, values = exponents
+            return Sparse(rows.to(device), columns.to(device), values.to(device, dtype))
+
+        plans = {
+            direction: tuple(
+                Level(
+                    level.readings,
+                    level.chosen.to(device),
+                    level.positions.to(device),
+                    level.unit.to(device),
+                    level.weight.to(device, dtype),
+                    level.generators.to(device),
+                    level.exponents.to(device, dtype),
+                    moved(level.resolved),
+                )
+                for level in plan
+            )
+            for direction, plan in self.plans.items()
+        }
+        layout = self.layout._replace(exponents=moved(self.layout.exponents))
+        return FullMetric(layout, self.alive.to(device), plans, self.gauge)
+
+
+def _alive_positions(layout: Layout, weights: Mapping[str, Tensor]) -> Tensor:
+    """Positions that have anything but zeros."""
+    alive = torch.zeros(layout.positions, dtype=torch.bool)
+    for name, terms in layout.terms.items():
+        nonzero = weights[name].detach() != 0
+        for term in terms:
+            axes = [axis for axis, size in enumerate(term.shape) if size == 1]
+            alive[term.start : term.stop] = (nonzero.any(dim=axes) if axes else nonzero).reshape(-1).cpu()
+    return alive

@@ -1,0 +1,78 @@
+"""Clip gradients by a length that no rescaling changes."""
+
+import math
+from typing import Protocol, cast
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from symoptim.errors import OptionError
+from symoptim.geometry.distributed import gathered, replicated_like
+from symoptim.geometry.filters import update_dtype
+from symoptim.optim.apply import Factors
+from symoptim.optim.checks import check_gradients
+
+
+class Scaling(Protocol):
+    """An optimizer whose parameters have scales."""
+
+    def scales(self) -> Factors:
+        """Scales as factors, by parameter."""
+        ...
+
+
+@torch.no_grad()
+def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
+    r"""Make the gradients of an optimizer's parameters shorter if they are longer than ``max_norm``.
+
+    The length is the one of the optimizer's own metric,
+
+    .. math:: |g| = \Bigl( \sum_i s_i^2 g_i^2 \Bigr)^{1/2} ,
+
+    which is the same at every point of an orbit; ``torch.nn.utils.clip_grad_norm_`` has s = 1 and would bring
+    the scaling of the weights back in. Nothing waits for the device.
+
+    Args:
+        optimizer: ``FullMetricSGD``, ``ScaledSGD`` or one that :func:`symoptim.invariant` made.
+        max_norm: the longest there may be.
+
+    Returns:
+        The length before, a tensor of no axes.
+
+    Raises:
+        OptionError: the optimizer has no scales, or ``max_norm`` is not a number >= 0.
+
+    >>> import symoptim
+    >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    >>> optimizer = symoptim.ScaledSGD([w], lr=0.1)
+    >>> w[0, 0].backward()
+    >>> clip_invariant_norm_(optimizer, 1.0), w.grad
+    (tensor(5.), tensor([[0.2000, 0.0000]]))
+    """
+    if not hasattr(optimizer, "scales"):
+        raise OptionError(
+            f"{type(optimizer).__name__} has no scales to measure gradients by: take FullMetricSGD, "
+            "ScaledSGD or symoptim.invariant(...), or torch.nn.utils.clip_grad_norm_ for unit-norm filters"
+        )
+    if not 0 <= max_norm < math.inf:
+        raise OptionError(f"max_norm must be a finite number >= 0, got {max_norm}")
+    check_gradients(optimizer.param_groups)
+    scales = cast("Scaling", optimizer).scales()
+    parameters: list[Tensor] = [p for group in optimizer.param_groups for p in group["params"]]
+    gradients = [(p.grad, scales.get(p, ())) for p in parameters if p.grad is not None]
+    if not gradients:
+        return torch.zeros(())
+    squares = [_squared_length(gradient, factors) for gradient, factors in gradients]
+    length = torch.stack([square.to(squares[0]) for square in squares]).sum().sqrt()
+    share = (max_norm / length).clamp(max=1.0)
+    for gradient, _ in gradients:
+        gradient.mul_(replicated_like(share, gradient))
+    return length
+
+
+def _squared_length(gradient: Tensor, factors: tuple[Tensor, ...]) -> Tensor:
+    wide = gradient.to(update_dtype(gradient.dtype))
+    for factor in factors:
+        wide = wide * replicated_like(factor, wide)
+    return gathered(wide.square().sum())
