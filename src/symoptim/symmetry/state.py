@@ -2,7 +2,7 @@
 
 When a weight is multiplied by s its gradient is divided by s. So is a sum of gradients, and a sum of their
 squares is divided by s squared: what an optimizer has gathered becomes what it would have gathered at the
-rescaled weights.
+rescaled weights. An optimizer that gathers in other coordinates says so: ``state_exponents`` of its class.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,20 +47,22 @@ def require_movable(optimizer: Optimizer, model: nn.Module) -> None:
     name = type(optimizer).__name__
     mine = {id(parameter) for parameter in model.parameters()}
     for group in optimizer.param_groups:
-        _require_plain(name, group)
         if not any(id(parameter) in mine for parameter in group["params"]):
             raise OptionError(
                 f"{name} has a group without a parameter of this model: give the model's optimizer"
             )
-    states: Iterable[tuple[Tensor, Mapping[str, Any]]] = optimizer.state.items()
-    for _, state in states:
-        unknown = [key for key in state if key not in EXPONENTS and key not in NUMBERS]
-        if unknown:
-            known = ", ".join(EXPONENTS)
-            raise OptionError(
-                f"{name} has state '{unknown[0]}', and it is not known how that scales (known: {known}): "
-                "rescale the model before its optimizer is made"
-            )
+    if hasattr(optimizer, "state_exponents"):
+        return
+    for group in optimizer.param_groups:
+        _require_plain(name, group)
+    states: Iterable[Mapping[str, Any]] = optimizer.state.values()
+    unknown = [key for state in states for key in state if key not in EXPONENTS and key not in NUMBERS]
+    if unknown:
+        known = ", ".join(EXPONENTS)
+        raise OptionError(
+            f"{name} has state '{unknown[0]}', and it is not known how that scales (known: {known}): "
+            "rescale the model before its optimizer is made"
+        )
 
 
 def _require_plain(name: str, group: Mapping[str, Any]) -> None:
@@ -91,8 +93,9 @@ def rescale_state_(optimizer: Optimizer, log_scales: Mapping[Tensor, Tensor]) ->
     """
     for parameter, log_scale in log_scales.items():
         state: Mapping[str, Any] = optimizer.state.get(parameter, {})
-        exponents = EXPONENTS
-        if "square_avg" in state:  # RMSprop's momentum is of gradients over their size
+        exponents: Mapping[str, int] = getattr(optimizer, "state_exponents", EXPONENTS)
+        if exponents is EXPONENTS and "square_avg" in state:
+            # RMSprop's momentum is of gradients over their size.
             exponents = {**EXPONENTS, "momentum_buffer": 0}
         for key, value in state.items():
             if isinstance(value, Tensor) and key in exponents:
