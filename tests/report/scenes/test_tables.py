@@ -59,6 +59,30 @@ def test_the_csv_of_scores_has_every_run_on_every_set(scene_summary: SceneSummar
         assert float(row["mean_iou"]) == pytest.approx(statistics.fmean(there))
 
 
+def test_the_csv_of_curves_has_every_epoch_of_every_repeat(scene_summary: SceneSummary) -> None:
+    rows = list(csv.DictReader(io.StringIO(tables.curves_csv(scene_summary))))
+    assert len(rows) == 2 * 2 * 2
+    for row, epoch in zip(
+        rows, (e for r in scene_summary.results for run in r.runs for e in run.curve), strict=True
+    ):
+        assert (int(row["epoch"]), float(row["loss"])) == (epoch.epoch, epoch.loss)
+        assert float(row["validation_mean_iou"]) == pytest.approx(1 - epoch.validation_error)
+
+
+def test_a_score_that_was_not_measured_is_left_empty(scene_summary: SceneSummary) -> None:
+    (first, *runs), *_ = (result.runs for result in scene_summary.results)
+    unmeasured = first._replace(curve=(first.curve[0]._replace(validation_error=math.nan), *first.curve[1:]))
+    un = scene_summary.results[0]._replace(runs=(unmeasured, *runs))
+    rows = list(csv.DictReader(io.StringIO(tables.curves_csv(scene_summary._replace(results=[un])))))
+    assert [row["validation_mean_iou"] == "" for row in rows] == [True, False, False, False]
+
+
+def test_a_run_that_compiled_does_not_count_in_the_time_of_a_run(scene_summary: SceneSummary) -> None:
+    un, _ = scene_summary.results
+    runs = tuple(un.runs[0]._replace(seconds=seconds) for seconds in (116.0, 84.0, 85.0))
+    assert un._replace(runs=runs).seconds == 85.0
+
+
 def test_classes_have_the_mean_of_the_repeats(scene_summary: SceneSummary) -> None:
     rows = tables.class_rows(scene_summary)
     assert [name for name, _ in rows] == [kind.name for kind in CLASSES]
