@@ -68,7 +68,7 @@ def _set_log_scale(axes: Any) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 4, 6, 8)))  # some within any range
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
