@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import symoptim
+from symoptim.report.scenes.summary import summarize_scenes
+from symoptim.report.scenes.tables import score_lines
+from symoptim.report.scenes.words import scene_remarks, scene_sentences
 from symoptim.report.write import write_report
 from symoptim.symmetry.rules import registry
 
@@ -190,14 +193,23 @@ def test_pictures_and_links_of_the_readme_exist() -> None:
     assert not missing
 
 
-@pytest.fixture(scope="module")
-def full_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report written anew from the committed records of the full run."""
-    folder = tmp_path_factory.mktemp("full_run")
-    (folder / "records.sqlite").write_bytes(gzip.decompress((RESULTS / "records.sqlite.gz").read_bytes()))
-    (folder / "invariance.csv").write_bytes((RESULTS / "invariance.csv").read_bytes())
+def written_anew(results: Path, folder: Path) -> Path:
+    """A report written from the committed records of a full run."""
+    (folder / "records.sqlite").write_bytes(gzip.decompress((results / "records.sqlite.gz").read_bytes()))
     write_report(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def full_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("full_run")
+    (folder / "invariance.csv").write_bytes((RESULTS / "invariance.csv").read_bytes())
+    return written_anew(RESULTS, folder)
+
+
+@pytest.fixture(scope="module")
+def segnet_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written_anew(RESULTS / "segnet", tmp_path_factory.mktemp("segnet_run"))
 
 
 @pytest.mark.parametrize("name", ["table2.md", "table2.csv", "claims.md", "claims.csv", "trajectories.csv"])
@@ -205,14 +217,36 @@ def test_the_committed_results_are_what_the_records_say(full_run: Path, name: st
     assert (RESULTS / name).read_text(encoding="utf-8") == (full_run / name).read_text(encoding="utf-8")
 
 
-def test_the_committed_page_is_what_the_records_say(full_run: Path) -> None:
-    def words(folder: Path) -> str:
-        page = (folder / "report.html").read_text(encoding="utf-8")
-        return re.sub(
-            r"<svg.*?</svg>", "", page, flags=re.DOTALL
-        )  # drawings differ with matplotlib's version
+@pytest.mark.parametrize("name", ["scores.md", "scores.csv", "curves.csv", "sensitivity.csv"])
+def test_the_committed_scores_of_segnet_are_what_the_records_say(segnet_run: Path, name: str) -> None:
+    committed = (RESULTS / "segnet" / name).read_text(encoding="utf-8")
+    assert committed == (segnet_run / name).read_text(encoding="utf-8")
 
-    assert words(RESULTS) == words(full_run)
+
+def words_of_the_page(folder: Path) -> str:
+    """A page without its drawings, which differ with matplotlib's version."""
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    return re.sub(r"<svg.*?</svg>|data:image/png;base64,[^\"]+", "", page, flags=re.DOTALL)
+
+
+def test_the_committed_page_is_what_the_records_say(full_run: Path) -> None:
+    assert words_of_the_page(RESULTS) == words_of_the_page(full_run)
+
+
+def test_the_committed_page_of_segnet_is_what_the_records_say(segnet_run: Path) -> None:
+    assert words_of_the_page(RESULTS / "segnet") == words_of_the_page(segnet_run)
+
+
+def test_the_readme_has_segnets_scores_and_its_results_the_verdict(segnet_run: Path) -> None:
+    summary = summarize_scenes(segnet_run / "records.sqlite")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    ours = [line for line in score_lines(summary) if line.is_ours]
+    assert len(ours) == 5
+    for line in ours:
+        assert f"| {line.system} | {' | '.join(line.texts)} |" in readme
+    _, *sentences = scene_sentences(summary)
+    about = " ".join((RESULTS / "segnet" / "README.md").read_text(encoding="utf-8").split())
+    assert all(words in about for words in (*sentences, *scene_remarks(summary)))
 
 
 def test_the_readme_agrees_with_the_records(full_run: Path) -> None:

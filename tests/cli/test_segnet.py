@@ -1,6 +1,7 @@
 """``symoptim reproduce segnet``: what it prints and leaves, with CamVid and without, killed and taken up."""
 
 import csv
+import gzip
 import signal
 import subprocess
 import sys
@@ -120,11 +121,25 @@ def test_camvid_is_taken_from_the_folder_the_environment_names(
     result = CliRunner().invoke(app, [*QUICK[:4], "--epochs", "1", "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert "notice" not in result.output
+    assert "published" not in result.output  # so small a network does not compare
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for words in ("CamVid", "Brostow"):
+        assert words in page
+
+
+def test_the_full_run_fits_a_narrow_terminal_and_stands_beside_published_scores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed = Path(__file__).parents[2] / "docs" / "results" / "segnet" / "records.sqlite.gz"
+    (tmp_path / "records.sqlite").write_bytes(gzip.decompress(committed.read_bytes()))
+    monkeypatch.setenv("COLUMNS", "80")
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "…" not in result.output  # nothing is cut off
     assert "published" in result.output
     assert "arXiv" not in result.output  # sources are on the page, where there is room
-    page = (out / "report.html").read_text(encoding="utf-8")
-    for words in ("CamVid", "Brostow", "arXiv:1511.00561"):
-        assert words in page
+    assert "behind AdamW (0.559) by 0.026" in " ".join(result.output.split())
+    assert "arXiv:1511.00561" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("tiny")

@@ -9,7 +9,7 @@ from rich.table import Table
 from typer import Argument
 
 from symoptim.cli.tables import rates_table, scores_table, table2_table, verdicts_table
-from symoptim.report.scenes.words import scene_remarks
+from symoptim.report.scenes.words import scene_remarks, scene_sentences
 from symoptim.report.summary import Summary
 from symoptim.report.write import MnistReport, write_report
 
@@ -38,8 +38,8 @@ def show_report(folder: Path, show: Callable[[Summary], Table] = table2_table) -
         console.print(scores_table(written.summary))
         if written.summary.search:
             console.print(rates_table(written.summary))
-        for remark in scene_remarks(written.summary):
-            console.print(remark, highlight=False)
+        for words in (*scene_sentences(written.summary), *scene_remarks(written.summary)):
+            console.print(words, highlight=False)
     page, *others = written.paths
     tell_written(console, others)
     console.print(f"the page, to open in a browser: {page}", highlight=False, markup=False, soft_wrap=True)

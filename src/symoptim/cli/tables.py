@@ -68,17 +68,23 @@ def scores_table(summary: SceneSummary) -> Table:
     """Scores on the test set, ours and published ones."""
     asked = summary.experiment.configuration
     title = f"Scores on the test set of {asked['data']}, profile {asked['profile']}"
-    table = Table("", "learnt from", "global", "class", "mean IoU", "", title=title)
+    table = Table("", title=title)
+    for name in ("global", "class", "mean IoU"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("")
     for line in score_lines(summary):
-        row = (line.system, line.training, *line.texts, line.remark if line.is_ours else "published")
-        table.add_row(*row, style="" if line.is_ours else "dim")
+        remark = line.remark if line.is_ours else f"published, {line.training}"
+        table.add_row(line.system, *line.texts, remark, style="" if line.is_ours else "dim")
     return table
 
 
 def rates_table(summary: SceneSummary) -> Table:
-    """Test score of the short runs at every rate."""
-    rates = (f"{rate:g}" for rate in searched_rates(summary))
-    table = Table("rate", *rates, "spread", title="Mean IoU on the test set by learning rate (short runs)")
-    for title, texts, spread in rate_rows(summary):
-        table.add_row(title, *texts, spread)
+    """Test score of the short runs: a row for every rate, for there are more of them than updates."""
+    rows = rate_rows(summary)
+    titles = (title.replace(", ", ",\n") for title, _, _ in rows)
+    table = Table("rate", *titles, title="Mean IoU on the test set by learning rate (short runs)")
+    for place, rate in enumerate(searched_rates(summary)):
+        table.add_row(f"{rate:g}", *(texts[place] for _, texts, _ in rows))
+    table.add_section()
+    table.add_row("spread", *(spread for *_, spread in rows))
     return table

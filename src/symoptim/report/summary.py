@@ -1,5 +1,6 @@
 """The files a reproduction leaves: Table 2 and the trajectories, with where they come from."""
 
+import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +55,7 @@ def provenance_facts(experiment: RecordedExperiment) -> list[tuple[str, str]]:
     """Command, time, device and code, by name."""
     first = experiment.sessions[0]
     return [
-        ("command", first["command"]),
+        ("command", _without_places(first["command"])),
         (
             "time",
             f"{experiment.seconds:.0f} s in {len(experiment.sessions)} session(s), begun {first['begun']}, "
@@ -67,3 +68,15 @@ def provenance_facts(experiment: RecordedExperiment) -> list[tuple[str, str]]:
         ),
         ("code", f"commit {first['commit'] or 'unknown'}, digest {first['code']}"),
     ]
+
+
+def _without_places(command: str) -> str:
+    """A command without the options that name folders of one machine.
+
+    >>> _without_places("symoptim reproduce segnet --out '/home/me/my runs' --device cpu --data-dir=/data")
+    'symoptim reproduce segnet --device cpu'
+    """
+    words = shlex.split(command)
+    places = [k for k, word in enumerate(words) if word.partition("=")[0] in ("--out", "--data-dir")]
+    values = [k + 1 for k in places if "=" not in words[k]]
+    return shlex.join(word for k, word in enumerate(words) if k not in (*places, *values))

@@ -85,6 +85,7 @@ def write_segnet(folder: Path) -> SegNetReport:
         + sensitivity
         + f"\n{provenance_list(summary.experiment)}",
         "scores.csv": tables.scores_csv(summary),
+        **({"curves.csv": tables.curves_csv(summary)} if summary.trained else {}),
         **({"sensitivity.csv": tables.rates_csv(summary)} if summary.search else {}),
     }
     return SegNetReport(summary, write_files(folder, texts))

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import small_segnet
 from small_scenes import small_scenes
 from symoptim.experiments.segnet import SegNetExperiment
 from symoptim.experiments.segnet_protocol import SegNetProtocol
+from symoptim.records.scores import Scores
 from symoptim.records.store import Records
 from symoptim.report.scenes.summary import SceneSummary, summarize_scenes
 from symoptim.segmentation.updates import SCENE_UPDATES
@@ -67,3 +69,30 @@ def asked_otherwise(folder: Path, **changes: object) -> None:
         connection.execute(
             "UPDATE experiment SET configuration = ?", (json.dumps(json.loads(text) | changes),)
         )
+
+
+Sample = Sequence[float]
+
+
+def scores(mean_ious: Sample) -> tuple[Scores, ...]:
+    return tuple(Scores(0.9, 0.7, score, (), ()) for score in mean_ious)
+
+
+def scored(
+    summary: SceneSummary, test: Mapping[str, Sample], validation: Mapping[str, Sample] | None = None
+) -> SceneSummary:
+    """Runs of these updates with these mean IoUs; on the validation set the same, unless it is said."""
+    first = summary.results[0].runs[0]
+    results = [
+        summary.results[0]._replace(
+            update=update,
+            title=SCENE_UPDATES[update].title,
+            runs=tuple(
+                first._replace(labels={**first.labels, "repeat": number}) for number in range(len(those))
+            ),
+            test=scores(those),
+            validation=scores((validation or test)[update]),
+        )
+        for update, those in test.items()
+    ]
+    return summary._replace(results=results, finalists=[])

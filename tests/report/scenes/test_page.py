@@ -53,6 +53,7 @@ def test_the_files_are_a_page_tables_and_pictures(scene_folder: Path) -> None:
         "report.html",
         "scores.md",
         "scores.csv",
+        "curves.csv",
         "sensitivity.csv",
     ]
     for name in ("predictions.png", "curves.png", "sensitivity.png"):

@@ -11,9 +11,9 @@ from symoptim.report.scenes.published import PUBLISHED
 from symoptim.report.scenes.summary import RatePoint, SceneSummary
 
 
-def elsewhere(summary: SceneSummary) -> SceneSummary:
-    """The same, of scenes that are not CamVid's."""
-    asked = summary.experiment.configuration | {"data": "roads"}
+def otherwise(summary: SceneSummary, **changes: str) -> SceneSummary:
+    """The same, had something else been asked for."""
+    asked = summary.experiment.configuration | changes
     return summary._replace(experiment=summary.experiment._replace(configuration=asked))
 
 
@@ -32,8 +32,11 @@ def test_what_was_not_published_is_left_empty(scene_summary: SceneSummary) -> No
     assert texts["arXiv:1505.07293"] == (".843", ".629", "")
 
 
-def test_published_scores_stand_only_beside_camvids(scene_summary: SceneSummary) -> None:
-    assert all(line.is_ours for line in tables.score_lines(elsewhere(scene_summary)))
+@pytest.mark.parametrize("change", [{"data": "roads"}, {"profile": "quick"}], ids=str)
+def test_published_scores_stand_only_beside_what_compares(
+    scene_summary: SceneSummary, change: dict[str, str]
+) -> None:
+    assert all(line.is_ours for line in tables.score_lines(otherwise(scene_summary, **change)))
 
 
 def test_a_score_is_mean_and_deviation_over_repeats(scene_summary: SceneSummary) -> None:
@@ -57,6 +60,30 @@ def test_the_csv_of_scores_has_every_run_on_every_set(scene_summary: SceneSummar
         ious = [float(row[f"iou_{kind.name}"]) for kind in CLASSES]
         there = [iou for iou in ious if iou == iou]
         assert float(row["mean_iou"]) == pytest.approx(statistics.fmean(there))
+
+
+def test_the_csv_of_curves_has_every_epoch_of_every_repeat(scene_summary: SceneSummary) -> None:
+    rows = list(csv.DictReader(io.StringIO(tables.curves_csv(scene_summary))))
+    assert len(rows) == 2 * 2 * 2
+    for row, epoch in zip(
+        rows, (e for r in scene_summary.results for run in r.runs for e in run.curve), strict=True
+    ):
+        assert (int(row["epoch"]), float(row["loss"])) == (epoch.epoch, epoch.loss)
+        assert float(row["validation_mean_iou"]) == pytest.approx(1 - epoch.validation_error)
+
+
+def test_a_score_that_was_not_measured_is_left_empty(scene_summary: SceneSummary) -> None:
+    (first, *runs), *_ = (result.runs for result in scene_summary.results)
+    unmeasured = first._replace(curve=(first.curve[0]._replace(validation_error=math.nan), *first.curve[1:]))
+    un = scene_summary.results[0]._replace(runs=(unmeasured, *runs))
+    rows = list(csv.DictReader(io.StringIO(tables.curves_csv(scene_summary._replace(results=[un])))))
+    assert [row["validation_mean_iou"] == "" for row in rows] == [True, False, False, False]
+
+
+def test_a_run_that_compiled_does_not_count_in_the_time_of_a_run(scene_summary: SceneSummary) -> None:
+    un, _ = scene_summary.results
+    runs = tuple(un.runs[0]._replace(seconds=seconds) for seconds in (116.0, 84.0, 85.0))
+    assert un._replace(runs=runs).seconds == 85.0
 
 
 def test_classes_have_the_mean_of_the_repeats(scene_summary: SceneSummary) -> None:

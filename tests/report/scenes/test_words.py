@@ -1,123 +1,9 @@
-from collections.abc import Mapping, Sequence
-
 import pytest
 
-from symoptim.records.scores import Scores
+from report.scenes.conftest import Sample, scored
 from symoptim.report.scenes.summary import RatePoint, SceneSummary
 from symoptim.report.scenes.words import pictures_caption, scene_protocol, scene_remarks, scene_sentences
 from symoptim.segmentation.updates import SCENE_UPDATES
-
-Sample = Sequence[float]
-
-
-def scores(mean_ious: Sample) -> tuple[Scores, ...]:
-    return tuple(Scores(0.9, 0.7, score, (), ()) for score in mean_ious)
-
-
-def scored(
-    summary: SceneSummary, test: Mapping[str, Sample], validation: Mapping[str, Sample] | None = None
-) -> SceneSummary:
-    """Runs of these updates with these mean IoUs; on the validation set the same, unless it is said."""
-    first = summary.results[0].runs[0]
-    results = [
-        summary.results[0]._replace(
-            update=update,
-            title=SCENE_UPDATES[update].title,
-            runs=tuple(
-                first._replace(labels={**first.labels, "repeat": number}) for number in range(len(those))
-            ),
-            test=scores(those),
-            validation=scores((validation or test)[update]),
-        )
-        for update, those in test.items()
-    ]
-    return summary._replace(results=results, finalists=[])
-
-
-def best(
-    summary: SceneSummary, test: Mapping[str, Sample], validation: Mapping[str, Sample] | None = None
-) -> str:
-    """The sentence about the best update, and how the paper's compare."""
-    return scene_sentences(scored(summary, test, validation))[1]
-
-
-@pytest.mark.parametrize(
-    ("un", "sgd", "words"),
-    [
-        (
-            [0.52, 0.54],
-            [0.53, 0.54],
-            "0.535, of SGD; UN (0.530) is 0.005 below SGD (0.535): not told apart by 2 and 2 repeats "
-            "(95 % interval -0.074 to +0.064).",
-        ),
-        (
-            [0.53, 0.531, 0.532],
-            [0.53, 0.531, 0.533],
-            "0.531, of SGD; UN (0.531) is 0.000 below SGD (0.531): level, to within 0.01 "
-            "(95 % interval -0.003 to +0.003).",
-        ),
-        (
-            [0.701, 0.702],
-            [0.501, 0.502],
-            "0.702, of UN; UN (0.702) is 0.200 above SGD (0.502): more than chance "
-            "(95 % interval +0.197 to +0.203).",
-        ),
-        (
-            [0.5331, 0.5332, 0.5333],
-            [0.5301, 0.5302, 0.5303],
-            "0.533, of UN; UN (0.533) is 0.003 above SGD (0.530): more than chance "
-            "(95 % interval +0.003 to +0.003).",
-        ),
-        (
-            [0.7, 0.7],
-            [0.5, 0.5],
-            "0.700, of UN; UN (0.700) is 0.200 above SGD (0.500); runs do not vary, so no test can tell.",
-        ),
-    ],
-    ids=["too few to tell", "level", "different", "close but different", "without variation"],
-)
-def test_a_difference_is_weighed_against_chance(
-    scene_summary: SceneSummary, un: Sample, sgd: Sample, words: str
-) -> None:
-    said = best(scene_summary, {"un": un, "sgd": sgd})
-    assert said == f"The highest mean IoU on the test set is {words}"
-
-
-@pytest.mark.parametrize(("un", "sgd"), [([0.7], [0.5]), ([0.7], [0.49, 0.51]), ([0.69, 0.71], [0.5])])
-def test_of_single_runs_nothing_is_claimed(scene_summary: SceneSummary, un: Sample, sgd: Sample) -> None:
-    said = best(scene_summary, {"un": un, "sgd": sgd})
-    assert said.endswith("; UN (0.700) is 0.200 above SGD (0.500), which so few runs say nothing about.")
-
-
-def test_un_and_sm_coincide_and_count_as_one(scene_summary: SceneSummary) -> None:
-    said = best(scene_summary, {"un": [0.5, 0.52], "sm": [0.54, 0.56], "sgd": [0.52, 0.55]})
-    assert said == (
-        "The highest mean IoU on the test set is 0.550, of SM; UN and SM (0.530) are 0.005 below SGD "
-        "(0.535): not told apart by 2 and 2 repeats (95 % interval -0.095 to +0.085)."
-    )
-
-
-def test_the_rival_is_chosen_by_its_validation_scores(scene_summary: SceneSummary) -> None:
-    test = {"un": [0.5, 0.51], "sgd": [0.6, 0.62], "sgd-plain": [0.7, 0.72], "adamw": [0.55, 0.56]}
-    validation = {"un": [0.9, 0.9], "sgd": [0.3, 0.3], "sgd-plain": [0.1, 0.2], "adamw": [0.3, 0.4]}
-    said = best(scene_summary, test, validation)
-    assert "is 0.710, of SGD, no momentum; UN (0.505) is 0.050 below AdamW (0.555): " in said
-
-
-def test_other_invariant_updates_are_neither_the_papers_nor_rivals(scene_summary: SceneSummary) -> None:
-    test = {"un-momentum": [0.7, 0.72], "sm": [0.5, 0.51], "invariant-adamw": [0.8, 0.82], "sgd": [0.4, 0.42]}
-    said = best(scene_summary, test)
-    assert "is 0.810, of invariant AdamW; SM (0.505) is 0.095 above SGD (0.410): " in said
-
-
-@pytest.mark.parametrize("updates", [("un", "sm"), ("sgd", "adamw"), ("invariant-adamw", "sgd")])
-def test_where_there_is_nothing_to_compare_only_the_highest_score_is_said(
-    scene_summary: SceneSummary, updates: tuple[str, str]
-) -> None:
-    one, other = updates
-    said = best(scene_summary, {one: [0.6, 0.64], other: [0.4, 0.5]})
-    title = SCENE_UPDATES[one].title
-    assert said == f"The highest mean IoU on the test set is 0.620, of {title}."
 
 
 def test_the_first_sentence_says_what_was_trained(scene_summary: SceneSummary) -> None:
@@ -160,7 +46,7 @@ def test_that_un_and_sm_coincide_is_said_where_both_have_results(
     assert remarks == (
         [
             "UN and SM take the same path here, for every filter they move is normalized behind it: they "
-            "differ by rounding, which training magnifies."
+            "differ by rounding, which training magnifies. A repeat of both counts as one observation."
         ]
         if said
         else []
@@ -182,22 +68,49 @@ def searched(summary: SceneSummary, **validation: Sample) -> SceneSummary:
     ("un", "sgd", "titles"),
     [
         ([0.2, 0.3, 0.1], [0.4, 0.5, 0.45], None),
-        ([0.2, 0.3, 0.1], [0.5, 0.4, 0.3], "SGD"),
-        ([0.2, 0.3, 0.4], [0.4, 0.5, 0.45], "UN"),
-        ([0.3, 0.2, 0.1], [0.1, 0.2, 0.3], "UN, SGD"),
+        ([0.2, 0.3, 0.1], [0.5, 0.4, 0.3], "SGD (0.001)"),
+        ([0.2, 0.3, 0.4], [0.4, 0.5, 0.45], "UN (1e+30)"),
+        ([0.3, 0.2, 0.1], [0.1, 0.2, 0.3], "UN (0.001) and SGD (1e+30)"),
     ],
 )
 def test_a_best_rate_at_the_edge_of_the_grid_is_said(
     scene_summary: SceneSummary, un: Sample, sgd: Sample, titles: str | None
 ) -> None:
-    remarks = scene_remarks(searched(scene_summary, un=un, sgd=sgd))
-    assert remarks == (
-        [f"The best rate of the search is at the edge of the grid for {titles}."] if titles else []
+    remarks = scene_remarks(searched(repeated_at(scene_summary, 0.1, 0.1), un=un, sgd=sgd))
+    said = (
+        f"The best rate of the short runs is at the edge of the grid for {titles}: one beyond may be better."
     )
+    assert remarks == ([said] if titles else [])
+
+
+def repeated_at(summary: SceneSummary, *rates: float) -> SceneSummary:
+    """The same runs, had these been the rates that were repeated."""
+    results = [
+        result._replace(
+            runs=tuple(run._replace(configuration={**run.configuration, "rate": rate}) for run in result.runs)
+        )
+        for result, rate in zip(summary.results, rates, strict=True)
+    ]
+    return summary._replace(results=results)
+
+
+@pytest.mark.parametrize(
+    ("rates", "titles"),
+    [((0.1, 1e-3), "SGD (0.001)"), ((1e30, 0.1), "UN (1e+30)"), ((1e-3, 1e30), "UN (0.001) and SGD (1e+30)")],
+)
+def test_a_repeated_rate_at_the_edge_of_the_grid_is_said_too(
+    scene_summary: SceneSummary, rates: tuple[float, float], titles: str
+) -> None:
+    inside = searched(repeated_at(scene_summary, *rates), un=[0.2, 0.3, 0.1], sgd=[0.4, 0.5, 0.45])
+    assert scene_remarks(inside) == [
+        f"The rate that was repeated is at the edge of the grid for {titles}: one beyond may be better."
+    ]
+    assert scene_remarks(inside._replace(search=[])) == []
 
 
 def test_neither_a_run_that_diverged_nor_the_last_one_so_far_is_an_edge(scene_summary: SceneSummary) -> None:
-    summary = searched(scene_summary, un=[0.2, 0.3, 0.1], sgd=[0.4, 0.5, 0.45])
+    inside = repeated_at(scene_summary, 0.1, 0.1)
+    summary = searched(inside, un=[0.2, 0.3, 0.1], sgd=[0.4, 0.5, 0.45])
     lost = [point._replace(validation=0.0, test=0.0, diverged=True) for point in summary.search]
     assert scene_remarks(summary._replace(search=lost)) == []
     assert scene_remarks(summary._replace(search=summary.search[:2])) == []  # the best so far is the second
@@ -210,6 +123,13 @@ def test_runs_that_are_missing_or_lost_are_counted(scene_summary: SceneSummary) 
         "2 run(s) have not ended: run the same command to go on.",
         "1 run(s) diverged; they are counted, and left out of all means.",
     ]
+
+
+def test_what_the_score_owes_to_the_rate_is_said_the_least_first(scene_summary: SceneSummary) -> None:
+    summary = searched(scene_summary, un=[0.2, 0.3, 0.1], sgd=[0.4, 0.5, 0.45])
+    assert scene_sentences(summary)[-1] == (
+        "Over the grid of rates the test score of a short run varies by 0.10 with SGD and 0.20 with UN."
+    )
 
 
 def test_camvids_images_are_credited(scene_summary: SceneSummary) -> None:

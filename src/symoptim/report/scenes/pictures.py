@@ -8,6 +8,7 @@ from symoptim.data.classes import CLASSES
 from symoptim.report.scenes.summary import SceneSummary
 from symoptim.report.style import pyplot, save_png
 
+CREDIT = "images and labels: CamVid, G. Brostow, J. Fauqueur, R. Cipolla (2009)"
 COLORS = (*(kind.color for kind in CLASSES), (0, 0, 0))  # the last one has no class
 
 
@@ -39,17 +40,20 @@ def draw_predictions(summary: SceneSummary, path: Path) -> Path:
             axes.set_axis_off()
     for axes, title in zip(grid[0], columns, strict=True):
         axes.set_title(title, fontsize=11 if len(columns) < 5 else 14)  # wide figures are shown smaller
-    _add_legend(figure, plt, 10 if len(columns) < 5 else 14)
+    credit = CREDIT if summary.experiment.configuration["data"] == "camvid" else None
+    _add_legend(figure, plt, 10 if len(columns) < 5 else 14, credit)
     return save_png(figure, path)
 
 
-def _add_legend(figure: Any, plt: Any, size: int) -> None:
+def _add_legend(figure: Any, plt: Any, size: int, credit: str | None) -> None:
+    """Colors of the classes, and whose images these are: it goes where the file goes."""
     names = (*(kind.name for kind in CLASSES), "no class")
     patches = [
         plt.Rectangle((0, 0), 1, 1, color=[value / 255 for value in color], label=name)
         for color, name in zip(COLORS, names, strict=True)
     ]
-    figure.legend(handles=patches, loc="outside lower center", ncols=6, frameon=False, fontsize=size)
+    look = {"frameon": False, "fontsize": size, "title_fontsize": size}
+    figure.legend(handles=patches, loc="outside lower center", ncols=6, title=credit, **look)
 
 
 def colored(labels: bytes) -> Any:

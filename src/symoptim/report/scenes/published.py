@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """A system: what it is, what it learnt from, and global accuracy, class accuracy, mean IoU if given."""
+    """A system: what it is, its training set, and global accuracy, class accuracy, mean IoU if given."""
 
     system: str
     training: str

@@ -40,8 +40,8 @@ class UpdateResult(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Mean time of a run."""
-        return statistics.fmean(run.seconds or 0.0 for run in self.runs)
+        """Median time of a run: the first one of a process may have compiled, too."""
+        return statistics.median(run.seconds or 0.0 for run in self.runs)
 
 
 class RatePoint(NamedTuple):

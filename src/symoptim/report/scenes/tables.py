@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from symoptim.data.classes import CLASSES
 from symoptim.records.files import csv_text
+from symoptim.records.reading import RecordedEpoch
 from symoptim.records.scores import Scores
 from symoptim.report.scenes.published import PUBLISHED
 from symoptim.report.scenes.summary import SceneSummary, UpdateResult, mean_of, spreads
@@ -25,14 +26,14 @@ class Line(NamedTuple):
 
 
 def score_lines(summary: SceneSummary) -> list[Line]:
-    """Our updates, best first, then the published systems where the scenes are CamVid's."""
+    """Our updates, best first, then the published systems where they compare: CamVid in full size."""
     asked = summary.experiment.configuration
     images = f"{asked['images'][0]} images"
     best_first = sorted(summary.trained, key=lambda result: -result.mean)
     ours = [
         Line(result.title, images, _texts(result), _remark(result), is_ours=True) for result in best_first
     ]
-    if asked["data"] != "camvid":
+    if asked["data"] != "camvid" or asked["profile"] != "paper":
         return ours
     theirs = [
         Line(
@@ -75,7 +76,7 @@ def _remark(result: UpdateResult) -> str:
 
 def scores_markdown(summary: SceneSummary) -> str:
     """The table of scores."""
-    text = ["| | learnt from | global | class | mean IoU | |", "|---|---|---|---|---|---|"]
+    text = ["| | trained on | global | class | mean IoU | |", "|---|---|---|---|---|---|"]
     for line in score_lines(summary):
         name = f"**{line.system}**" if line.is_ours else line.system
         text.append(f"| {name} | {line.training} | {' | '.join(line.texts)} | {line.remark} |")
@@ -95,6 +96,24 @@ def scores_csv(summary: SceneSummary) -> str:
             for run, scores in zip(result.runs, getattr(result, part), strict=True)
         ),
     )
+
+
+def curves_csv(summary: SceneSummary) -> str:
+    """One line per epoch of every repeat; the score is empty where it was not measured."""
+    header = ["update", "repeat", "rate", "epoch", "loss", "validation_mean_iou"]
+    return csv_text(
+        header,
+        (
+            [result.update, run.labels["repeat"], result.rate, epoch.epoch, epoch.loss, _score(epoch)]
+            for result in summary.trained
+            for run in result.runs
+            for epoch in run.curve
+        ),
+    )
+
+
+def _score(epoch: RecordedEpoch) -> float | str:
+    return "" if math.isnan(epoch.validation_error) else 1 - epoch.validation_error
 
 
 def class_rows(summary: SceneSummary) -> list[tuple[str, list[str]]]:

@@ -1,19 +1,12 @@
 """The SegNet page in sentences: what was done, what came out, what is missing. No HTML is here."""
 
-import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from symoptim.report.scenes.summary import RatePoint, SceneSummary, UpdateResult, mean_of, spreads
-from symoptim.report.statistics import compare_means, compare_with_margin
+from symoptim.report.scenes.summary import RatePoint, SceneSummary, spreads
+from symoptim.report.scenes.verdict import listed, spoken, verdict
 from symoptim.report.views import duration
 
-INVARIANT = ("un", "un-momentum", "sm", "invariant-adamw")
-COINCIDE = ("un", "sm")
-"""Where every filter they move is normalized behind it, both take the same path."""
-MARGIN = 0.01  # of mean IoU: what repeats of one update differ by
-SIGNIFICANT = 0.05
 SCENES = {"camvid": "CamVid's road scenes", "roads": "drawn road scenes"}
 NETWORKS = {"segnet": "SegNet (VGG16's shape)", "segnet-basic": "SegNet-Basic"}
 
@@ -37,53 +30,24 @@ def scene_sentences(summary: SceneSummary) -> list[str]:
 
 
 def _best(summary: SceneSummary) -> list[str]:
-    """Which update scores highest, and whether the paper's and the others can be told apart."""
+    """Which update scores highest, and how the paper's compare with the others."""
     if not summary.trained:
         return []
     best = max(summary.trained, key=lambda result: result.mean)
-    said = f"The highest mean IoU on the test set is {best.mean:.3f}, of {best.title}"
-    ours = [result for result in summary.trained if result.update in COINCIDE]
-    rivals = [result for result in summary.trained if result.update not in INVARIANT]
-    if not ours or not rivals:
-        return [f"{said}."]
-    # Chosen by validation: the best of several test scores would be too good.
-    rival = max(rivals, key=lambda result: mean_of(result.validation, lambda scores: scores.mean_iou))
-    return [f"{said}; {_comparison(ours, rival)}."]
-
-
-def _comparison(ours: Sequence[UpdateResult], rival: UpdateResult) -> str:
-    """The paper's updates, which coincide here and count as one, against the rival.
-
-    In one repeat they start from the same weights and see the same images, so that both are one observation.
-    """
-    by_repeat: dict[int, list[float]] = {}
-    for result in ours:
-        for run, score in zip(result.runs, result.mean_ious, strict=True):
-            by_repeat.setdefault(run.labels["repeat"], []).append(score)
-    sample = [statistics.fmean(scores) for scores in by_repeat.values()]
-    names = " and ".join(result.title for result in ours)
-    gap = statistics.fmean(sample) - rival.mean
-    words = f"{names} ({statistics.fmean(sample):.3f}) {'are' if len(ours) > 1 else 'is'} {abs(gap):.3f} "
-    words += f"{'above' if gap >= 0 else 'below'} {rival.title} ({rival.mean:.3f})"
-    if min(len(sample), len(rival.test)) < 2:
-        return f"{words}, which so few runs say nothing about"
-    found = compare_means(sample, rival.mean_ious)
-    if math.isnan(found.low):
-        return f"{words}; runs do not vary, so no test can tell"
-    close, is_close = compare_with_margin(sample, rival.mean_ious, MARGIN)
-    verdict = f"not told apart by {len(sample)} and {len(rival.test)} repeats"
-    if found.p < SIGNIFICANT:
-        verdict = "more than chance"
-    elif is_close and close.p < SIGNIFICANT:
-        verdict = f"level, to within {MARGIN}"
-    return f"{words}: {verdict} (95 % interval {found.low:+.3f} to {found.high:+.3f})"
+    if len(summary.trained) == 1:
+        return [f"The mean IoU on the test set is {best.mean:.3f}, of {spoken(best.title)}."]
+    said = f"The highest mean IoU on the test set is {best.mean:.3f}, of {spoken(best.title)}"
+    compared = verdict(summary)
+    return [f"{said}; {compared}." if compared else f"{said}."]
 
 
 def _sensitivity(summary: SceneSummary) -> list[str]:
+    """How far scores vary with the rate, the update that minds it least first."""
     if not summary.search:
         return []
-    parts = [f"{summary.titles[update]} {spread:.2f}" for update, spread in spreads(summary.search).items()]
-    return [f"Over the grid of rates the test score of a short run varies by: {', '.join(parts)}."]
+    ordered = sorted(spreads(summary.search).items(), key=lambda pair: pair[1])
+    parts = listed([f"{spread:.2f} with {spoken(summary.titles[update])}" for update, spread in ordered])
+    return [f"Over the grid of rates the test score of a short run varies by {parts}."]
 
 
 def scene_remarks(summary: SceneSummary) -> list[str]:
@@ -99,11 +63,9 @@ def scene_remarks(summary: SceneSummary) -> list[str]:
     if {"un", "sm"} <= {result.update for result in summary.trained}:
         remarks.append(
             "UN and SM take the same path here, for every filter they move is normalized behind it: they "
-            "differ by rounding, which training magnifies."
+            "differ by rounding, which training magnifies. A repeat of both counts as one observation."
         )
-    edges = [summary.titles[update] for update in _at_the_edge(summary)]
-    if edges:
-        remarks.append(f"The best rate of the search is at the edge of the grid for {', '.join(edges)}.")
+    remarks += _edges(summary)
     missing = sum(result.missing for result in summary.results)
     if missing:
         remarks.append(f"{missing} run(s) have not ended: run the same command to go on.")
@@ -113,14 +75,26 @@ def scene_remarks(summary: SceneSummary) -> list[str]:
     return remarks
 
 
-def _at_the_edge(summary: SceneSummary) -> list[str]:
+def _edges(summary: SceneSummary) -> list[str]:
     """Updates for which a rate beyond the grid might have been better."""
+    if not summary.search:
+        return []
     rates = summary.experiment.configuration["protocol"]["rates"]
     best: dict[str, RatePoint] = {}
     for point in summary.search:
         if not point.diverged and _rank(point) > _rank(best.get(point.update)):
             best[point.update] = point
-    return [update for update, point in best.items() if point.rate in (min(rates), max(rates))]
+    found = {
+        "best rate of the short runs": [(update, point.rate) for update, point in best.items()],
+        "rate that was repeated": [(result.update, result.rate) for result in summary.trained],
+    }
+    remarks: list[str] = []
+    for which, pairs in found.items():
+        ends = [(update, rate) for update, rate in pairs if rate in (min(rates), max(rates))]
+        if ends:
+            names = listed([f"{spoken(summary.titles[update])} ({rate:g})" for update, rate in ends])
+            remarks.append(f"The {which} is at the edge of the grid for {names}: one beyond may be better.")
+    return remarks
 
 
 def _rank(point: RatePoint | None) -> tuple[float, float]:
@@ -146,7 +120,7 @@ def scene_protocol(summary: SceneSummary) -> list[tuple[str, str]]:
         *((summary.titles[update], words) for update, words in configuration.get("words", {}).items()),
         (
             "evaluation",
-            "statistics of batch normalization measured anew on the training images as they are learnt from; "
+            "statistics of batch normalization measured anew on the training images as they are trained on; "
             "one confusion matrix over the whole set, pixels without a class left out",
         ),
     ]
