@@ -73,8 +73,7 @@ class BoundMetric:
             Factors of the parameters that move.
         """
         weights = {
-            name: working_weights(tensor.detach(), state[tensor]) if tensor in state else tensor.detach()
-            for name, tensor in self.tensors.items()
+            name: _wide(tensor.detach(), state.get(tensor, {})) for name, tensor in self.tensors.items()
         }
         found = self.metric_here().factors(weights, power)
         return {self.tensors[name]: factors for name, factors in found.items()}
@@ -89,3 +88,8 @@ class BoundMetric:
         if not torch.equal(alive, self.metric.alive):
             self.metric = FullMetric.of(self.spec, self.tensors, self.metric.gauge, alive)
             self._here.clear()
+
+
+def _wide(tensor: Tensor, state: State) -> Tensor:
+    """A tensor in the precision of updates: its master copy, where it has one."""
+    return working_weights(tensor, state) if "master" in state else tensor.to(update_dtype(tensor.dtype))
