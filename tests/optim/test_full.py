@@ -1,6 +1,7 @@
 """Training in the full metric: whole runs from two points of an orbit coincide, on networks of every kind."""
 
 import copy
+import functools
 import math
 import pickle
 from collections.abc import Callable
@@ -111,13 +112,21 @@ def test_losses_of_plain_optimizers_split(update: str, name: str) -> None:
     assert disagreement(here, there) > 1e6 * TOLERANCE
 
 
+def small_network() -> nn.Module:
+    hidden = [nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU()]
+    return nn.Sequential(*hidden, nn.Linear(8, 2))
+
+
 def a_network(dtype: torch.dtype = torch.float64) -> tuple[nn.Module, tuple[Tensor, ...], SymmetrySpec]:
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)
-    ).to(dtype)
-    x = torch.rand(16, 3, dtype=dtype)
-    return model, (x,), discover(model, (x,))
+    model = small_network().to(dtype)
+    return model, (torch.rand(16, 3, dtype=dtype),), symmetries()
+
+
+@functools.cache
+def symmetries() -> SymmetrySpec:
+    """Those of the small network, whatever its weights."""
+    return discover(small_network(), (torch.rand(16, 3),))
 
 
 def moved_along(make: Make, clip: float | None = None) -> tuple[Tensor, Tensor]:
@@ -128,7 +137,7 @@ def moved_along(make: Make, clip: float | None = None) -> tuple[Tensor, Tensor]:
         spec.rescale_(model, spec.random(seed=1, spread=far))
         optimizer = make(model, spec)
         clipping = (lambda o: clip_invariant_norm_(o, clip)) if clip is not None else (lambda _: None)
-        curves.append(losses(model, x, optimizer, before_step=clipping))
+        curves.append(losses(model, x, optimizer, steps=20, before_step=clipping))
     return curves[0], curves[1]
 
 
