@@ -47,3 +47,7 @@ class SymmetryError(SymoptimError, RuntimeError):
 
 class ZeroFilterWarning(UserWarning):
     """A filter is zero; the scaled metric will leave it where it is."""
+
+
+class UnmeasuredWarning(UserWarning):
+    """The full metric does not know the scale of some units; training depends on theirs alone."""

@@ -46,7 +46,7 @@ def _unmeasured(metric: FullMetric) -> Tensor:
     dead = torch.ones(metric.layout.generators, dtype=torch.bool)
     dead[exponents.columns[metric.alive[exponents.rows]]] = False
     for plan in metric.plans.values():
-        measured = torch.cat([level.generators for level in plan])
+        measured = torch.cat([level.generators for level in plan.levels])
         assert len(measured) == len(measured.unique())
         assert not dead[measured].any()
         assert len(measured) == int((~dead).sum())

@@ -8,10 +8,12 @@ from torch import Tensor
 
 from symoptim.metric.gauge import Gauge
 from symoptim.metric.layout import Layout, layout_of
+from symoptim.metric.levels import Level
 from symoptim.metric.measure import measured
-from symoptim.metric.plan import Level, plan_of
+from symoptim.metric.plan import Plan, plan_of
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import unique_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +31,14 @@ class FullMetric:
     <All keys matched successfully>
     >>> spec, weights = discover(model, (torch.rand(2, 2),)), dict(model.named_parameters())
     >>> metric = FullMetric.of(spec, weights, Pooled())
-    >>> {name: s.item() for name, (s,) in metric.factors(weights).items()}
-    {'0.weight': 5.0, '2.weight': 0.20000000298023224}
+    >>> {name: round(s.item(), 6) for name, (s,) in metric.factors(weights).items()}
+    {'0.weight': 5.0, '2.weight': 0.2}
     """
 
     layout: Layout
     alive: Tensor
     """Positions of the layout that had anything but zeros when the metric was made."""
-    plans: Mapping[int, tuple[Level, ...]]
+    plans: Mapping[int, Plan]
     """Order of reading, by direction."""
     gauge: Gauge
 
@@ -59,10 +61,19 @@ class FullMetric:
         if alive is None:
             alive = _alive_positions(layout, tensors)
         plans = {
-            direction: tuple(plan_of(layout, tensors, alive, direction=direction))
-            for direction in gauge.directions
+            direction: plan_of(layout, tensors, alive, direction=direction) for direction in gauge.directions
         }
         return FullMetric(layout, alive, plans, gauge)
+
+    def unmeasured(self) -> Tensor:
+        """Numbers of generators that move more than zeros, and that no weight could be found to measure."""
+        rows, columns, _ = self.layout.exponents
+        moving, _ = unique_values(columns[self.alive[rows]])
+        left: list[Tensor] = []
+        for plan in self.plans.values():
+            read = torch.cat([moving[:0], *(level.generators for level in plan.levels)])
+            left.append(moving[~torch.isin(moving, read)])
+        return unique_values(torch.cat(left))[0]
 
     def log_scales(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Log-scales at all positions of the layout."""
@@ -93,19 +104,21 @@ class FullMetric:
             rows, columns, values = exponents
             return Sparse(rows.to(device), columns.to(device), values.to(device, dtype))
 
+        def placed(level: Level) -> Level:
+            return Level(
+                level.readings,
+                level.chosen.to(device),
+                level.positions.to(device),
+                level.unit.to(device),
+                level.weight.to(device, dtype),
+                level.generators.to(device),
+                level.exponents.to(device, dtype),
+                moved(level.resolved),
+            )
+
         plans = {
-            direction: tuple(
-                Level(
-                    level.readings,
-                    level.chosen.to(device),
-                    level.positions.to(device),
-                    level.unit.to(device),
-                    level.weight.to(device, dtype),
-                    level.generators.to(device),
-                    level.exponents.to(device, dtype),
-                    moved(level.resolved),
-                )
-                for level in plan
+            direction: Plan(
+                tuple(map(placed, plan.levels)), None if plan.basis is None else moved(plan.basis)
             )
             for direction, plan in self.plans.items()
         }

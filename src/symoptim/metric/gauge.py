@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from symoptim.metric.layout import Layout, Term
+from symoptim.metric.levels import Reading
 from symoptim.metric.measure import squared_norms
-from symoptim.metric.plan import Reading
 
 Weights = Mapping[str, Tensor]
 Sizes = Mapping[int, Tensor]

@@ -12,7 +12,7 @@ path norm; Neyshabur, Salakhutdinov, Srebro, arXiv:1506.02617).
 Pure functions of tensors: they can be mapped (``torch.func.vmap``), captured and differentiated.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -20,10 +20,11 @@ from torch import Tensor
 
 from symoptim.geometry.distributed import complete, gathered, replicated_like
 from symoptim.metric.layout import Layout
-from symoptim.metric.plan import Level, Reading
+from symoptim.metric.levels import Reading
+from symoptim.metric.plan import Plan
 
 
-def measured(layout: Layout, plan: Sequence[Level], weights: Mapping[str, Tensor]) -> Tensor:
+def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor]) -> Tensor:
     """Log-sizes of all generators, ``(generators,)``; zero for those the plan does not read.
 
     Args:
@@ -36,7 +37,7 @@ def measured(layout: Layout, plan: Sequence[Level], weights: Mapping[str, Tensor
     """
     sizes = layout.exponents.values.new_zeros(layout.generators)
     log_scales = layout.exponents.values.new_zeros(layout.positions)
-    for level in plan:
+    for level in plan.levels:
         norms = torch.cat([squared_norms(r, weights[r.tensor], log_scales) for r in level.readings])
         own = norms[level.chosen] * (-2 * log_scales[level.positions]).exp()
         mean = torch.zeros_like(level.weight).index_add(0, level.unit, own) * level.weight
@@ -45,7 +46,10 @@ def measured(layout: Layout, plan: Sequence[Level], weights: Mapping[str, Tensor
         sizes = sizes.index_copy(0, level.generators, size)
         rows, columns, values = level.resolved
         log_scales = log_scales.index_add(0, rows, values * sizes[columns])
-    return sizes
+    if plan.basis is None:
+        return sizes
+    rows, columns, values = plan.basis
+    return torch.zeros_like(sizes).index_add(0, rows, values * sizes[columns])
 
 
 def squared_norms(reading: Reading, weights: Tensor, log_scales: Tensor) -> Tensor:

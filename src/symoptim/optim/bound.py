@@ -6,13 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, UnmeasuredWarning
 from symoptim.geometry.filters import update_dtype
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.optim.apply import Factors
+from symoptim.optim.checks import warn_user
 from symoptim.optim.precision import State, working_weights
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import whole_numbers
 
 
 class BoundMetric:
@@ -49,8 +51,18 @@ class BoundMetric:
         self.names = {parameter: name for name, parameter in model.named_parameters()}
         """Of all parameters of the model, moved or not."""
         self.metric = FullMetric.of(spec, self.tensors, gauge)
+        self._warn_of_unmeasured()
         self._here: dict[tuple[torch.device, torch.dtype], FullMetric] = {}
         self.metric_here()
+
+    def _warn_of_unmeasured(self) -> None:
+        names = [self.spec.names[number] for number in whole_numbers(self.metric.unmeasured())]
+        if names:
+            warn_user(
+                f"{len(names)} of the {len(self.spec)} rescalings have no weight to be measured by (one "
+                f"is of {names[0]}): training will not depend on the others, but on these",
+                UnmeasuredWarning,
+            )
 
     def metric_here(self) -> FullMetric:
         """The metric on the first parameter's device, in the widest precision there is."""
