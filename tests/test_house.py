@@ -29,6 +29,7 @@ LAYERS: dict[str, set[str]] = {
     "schedules": {"errors"},
     "routing": {"errors", "geometry"},
     "symmetry": {"errors", "routing"},
+    "gauges": {"errors", "symmetry"},
     "models": {"errors", "geometry", "routing"},
     "optim": {"errors", "geometry", "routing", "symmetry", "updates"},
     "engine": {"data", "errors", "geometry", "optim", "routing", "schedules", "updates"},
