@@ -52,12 +52,16 @@ LAYERS: dict[str, set[str]] = {
 
 PUBLIC = [
     "BoldDriver",
+    "ConservedQuantities",
     "Role",
     "ScaledSGD",
     "SymmetrySpec",
     "UnitNormSGD",
+    "align",
     "balance_",
+    "canonicalize_",
     "discover",
+    "equalize_",
     "invariant",
     "models",
     "param_groups",

@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from symoptim import models as models
+    from symoptim.gauges.align import align as align
+    from symoptim.gauges.canonical import canonicalize_ as canonicalize_
+    from symoptim.gauges.conserved import ConservedQuantities as ConservedQuantities
+    from symoptim.gauges.equalize import equalize_ as equalize_
     from symoptim.models.balance import balance_ as balance_
     from symoptim.optim.groups import param_groups as param_groups
     from symoptim.optim.invariant import invariant as invariant
@@ -18,12 +22,16 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "BoldDriver",
+    "ConservedQuantities",
     "Role",
     "ScaledSGD",
     "SymmetrySpec",
     "UnitNormSGD",
+    "align",
     "balance_",
+    "canonicalize_",
     "discover",
+    "equalize_",
     "invariant",
     "models",
     "param_groups",
@@ -32,12 +40,16 @@ __all__ = [
 # Names are looked up when they are first used, so that reading records and writing reports needs no torch.
 _HOMES = {
     "BoldDriver": "symoptim.schedules.bold_driver",
+    "ConservedQuantities": "symoptim.gauges.conserved",
     "Role": "symoptim.routing",
     "ScaledSGD": "symoptim.optim.sgd",
     "SymmetrySpec": "symoptim.symmetry.spec",
     "UnitNormSGD": "symoptim.optim.sgd",
+    "align": "symoptim.gauges.align",
     "balance_": "symoptim.models.balance",
+    "canonicalize_": "symoptim.gauges.canonical",
     "discover": "symoptim.symmetry.discover",
+    "equalize_": "symoptim.gauges.equalize",
     "invariant": "symoptim.optim.invariant",
     "param_groups": "symoptim.optim.groups",
 }
