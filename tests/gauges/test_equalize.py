@@ -72,7 +72,7 @@ def test_the_gradient_is_that_of_the_objective() -> None:
     assert (ahead - behind) / 2e-5 == pytest.approx(float(gradient @ direction), rel=1e-6)
 
 
-def test_powers_that_see_no_peaks_are_refused() -> None:
+def test_a_power_that_sees_no_peaks_is_refused() -> None:
     (model, _, _), spec = caught("arch1"), group_of("arch1")
-    with pytest.raises(OptionError, match=r"powers must be above 2, got \(2\.0,\)"):
-        equalize_(model, spec, powers=[2.0])
+    with pytest.raises(OptionError, match=r"power must be a finite number above 2, got 2\.0"):
+        equalize_(model, spec, power=2.0)

@@ -22,10 +22,12 @@ from symoptim.gauges.blocks import Block, add_at, block_of, live_terms, marginal
 from symoptim.gauges.canonical import canonical_element, parameters_of
 from symoptim.symmetry.spec import SymmetrySpec
 
-POWERS = (8.0, 32.0)
-"""p, in turn."""
+POWER = 8.0
+"""p. By ``python examples/equalize.py --power P`` mean int8 errors are .0146, .0129, .0119, .0156 at 4, 8, 16, 32,
+on four networks; from 16 on L-BFGS does not quite end where it would from another scaling.
+"""
 STEPS = 200
-"""Of L-BFGS, at most, for each p."""
+"""Of L-BFGS, at most."""
 TOLERANCE = 1e-9
 """Of the gradient's largest entry, where L-BFGS ends."""
 
@@ -38,7 +40,7 @@ class _Peaked(NamedTuple):
 
 
 @torch.no_grad()
-def equalize_(model: nn.Module, spec: SymmetrySpec, *, powers: Sequence[float] = POWERS) -> Tensor:
+def equalize_(model: nn.Module, spec: SymmetrySpec, *, power: float = POWER) -> Tensor:
     """Balance a model's weights, in place; its outputs stay what they were.
 
     It begins at the representative of :func:`.canonical.canonicalize_`, so that what comes out does not
@@ -47,13 +49,13 @@ def equalize_(model: nn.Module, spec: SymmetrySpec, *, powers: Sequence[float] =
     Args:
         model: the one the group was found on, or another of the same shapes; fold batch normalization first.
         spec: the group.
-        powers: values of p, in turn.
+        power: p.
 
     Returns:
         The element it acted with; ``spec.rescale_(model, -element)`` undoes it.
 
     Raises:
-        OptionError: a power is not above 2.
+        OptionError: the power is not above 2.
         SymmetryError: the group is of another model, or weights are not finite.
 
     >>> from symoptim.symmetry.discover import discover
@@ -65,12 +67,11 @@ def equalize_(model: nn.Module, spec: SymmetrySpec, *, powers: Sequence[float] =
     >>> bool(model[0].weight.abs().max() < 4 * model[0].weight.square().mean().sqrt())
     True
     """
-    if not all(2 < power < float("inf") for power in powers):
-        raise OptionError(f"powers must be above 2, got {tuple(powers)}")
+    if not 2 < power < float("inf"):
+        raise OptionError(f"power must be a finite number above 2, got {power}")
     parameters = parameters_of(model, spec)
     element = canonical_element(parameters, spec)
-    for power in powers:
-        element += _improvement(spec, _moved(spec, parameters, element), power)
+    element += _improvement(spec, _moved(spec, parameters, element), power)
     spec.rescale_(model, element)
     return element
 
