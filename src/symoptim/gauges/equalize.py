@@ -23,8 +23,8 @@ from symoptim.gauges.canonical import canonical_element, parameters_of
 from symoptim.symmetry.spec import SymmetrySpec
 
 POWER = 8.0
-"""p. By ``python examples/equalize.py --power P`` mean int8 errors are .0146, .0129, .0119, .0156 at 4, 8, 16, 32,
-on four networks; from 16 on L-BFGS does not quite end where it would from another scaling.
+"""p. By ``python examples/equalize.py --power P`` mean int8 errors are .0146, .0129, .0119, .0156 at 4, 8, 16
+and 32, on four networks; from 16 on L-BFGS does not quite end where it would from another scaling.
 """
 STEPS = 200
 """Of L-BFGS, at most."""

@@ -65,7 +65,7 @@ def solve(
         r = POWER * reach(spec, blocks, step)
         element += math.log1p(r) / r * step if r else step
     raise SymmetryError(
-        f"no representative was found: after {STEPS} steps the relative gradient is {relative:.0e}, and "
+        f"no representative was found in {STEPS} steps: the relative gradient is {relative:.0e}, and "
         f"{TOLERANCE:.0e} is wanted; are the sizes of weights within 150 orders of magnitude?"
     )
 
