@@ -33,3 +33,29 @@ def test_ensemble_learns() -> None:
     errors = dict(re.findall(r"(\S+): test error (0\.\d{4})", output))
     assert set(errors) == {"b-sgd", "sm", "invariant-adamw"}
     assert max(map(float, errors.values())) < 0.1
+
+
+def figures(output: str) -> dict[str, list[float]]:
+    """Rows of a table: a name, then numbers."""
+    rows = (re.fullmatch(r"(.*?)((?:\s+\d+\.\d+)+)", line) for line in output.splitlines())
+    return {row[1].strip(): [float(number) for number in row[2].split()] for row in rows if row}
+
+
+def test_equalization_makes_rounding_independent_of_the_scaling_and_no_worse() -> None:
+    table = figures(run("equalize.py", "--quick"))
+    assert table["equalize_"] == table["x5, equalize_"]
+    for error in (0, 2):  # of int8, of int4
+        assert table["equalize_"][error] < table["as it is"][error] < 0.5 * table["x5, as it is"][error]
+        assert table["equalize_"][error] < 1.3 * table["pair by pair"][error]
+    assert table["x5, equalize_"][1] > table["x5, as it is"][1] + 0.05
+
+
+def test_alignment_mends_the_mean_of_two_checkpoints() -> None:
+    table = figures(run("average.py", "--quick"))
+    same, spoiled, aligned = (
+        table[f"mean{gauge}"] for gauge in (", same gauge", ", other gauge", " after align")
+    )
+    assert table["other"] == table["other, rescaled"]
+    assert spoiled[1] > 1.5 * same[1]
+    assert aligned[0] > spoiled[0]
+    assert abs(aligned[1] - same[1]) < 0.05 * same[1]

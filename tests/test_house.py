@@ -32,6 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "schedules": {"errors"},
     "routing": {"errors", "geometry"},
     "symmetry": {"errors", "routing"},
+    "gauges": {"errors", "symmetry"},
     "models": {"errors", "geometry", "routing"},
     "metric": {"geometry", "symmetry"},
     "optim": {"errors", "geometry", "metric", "routing", "symmetry", "updates"},
@@ -65,6 +66,7 @@ LAYERS: dict[str, set[str]] = {
 
 PUBLIC = [
     "BoldDriver",
+    "ConservedQuantities",
     "FullMetricSGD",
     "Geometric",
     "OwnRow",
@@ -74,9 +76,12 @@ PUBLIC = [
     "ScaledSGD",
     "SymmetrySpec",
     "UnitNormSGD",
+    "align",
     "balance_",
+    "canonicalize_",
     "clip_invariant_norm_",
     "discover",
+    "equalize_",
     "invariant",
     "models",
     "param_groups",

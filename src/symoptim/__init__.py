@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from symoptim import models as models
+    from symoptim.gauges.align import align as align
+    from symoptim.gauges.canonical import canonicalize_ as canonicalize_
+    from symoptim.gauges.conserved import ConservedQuantities as ConservedQuantities
+    from symoptim.gauges.equalize import equalize_ as equalize_
     from symoptim.metric.gauge import Geometric as Geometric
     from symoptim.metric.gauge import OwnRow as OwnRow
     from symoptim.metric.gauge import PathNorm as PathNorm
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "BoldDriver",
+    "ConservedQuantities",
     "FullMetricSGD",
     "Geometric",
     "OwnRow",
@@ -33,9 +38,12 @@ __all__ = [
     "ScaledSGD",
     "SymmetrySpec",
     "UnitNormSGD",
+    "align",
     "balance_",
+    "canonicalize_",
     "clip_invariant_norm_",
     "discover",
+    "equalize_",
     "invariant",
     "models",
     "param_groups",
@@ -44,6 +52,7 @@ __all__ = [
 # Names are looked up when they are first used, so that reading records and writing reports needs no torch.
 _HOMES = {
     "BoldDriver": "symoptim.schedules.bold_driver",
+    "ConservedQuantities": "symoptim.gauges.conserved",
     "FullMetricSGD": "symoptim.optim.full",
     "Geometric": "symoptim.metric.gauge",
     "OwnRow": "symoptim.metric.gauge",
@@ -53,9 +62,12 @@ _HOMES = {
     "ScaledSGD": "symoptim.optim.sgd",
     "SymmetrySpec": "symoptim.symmetry.spec",
     "UnitNormSGD": "symoptim.optim.sgd",
+    "align": "symoptim.gauges.align",
     "balance_": "symoptim.models.balance",
+    "canonicalize_": "symoptim.gauges.canonical",
     "clip_invariant_norm_": "symoptim.optim.clip",
     "discover": "symoptim.symmetry.discover",
+    "equalize_": "symoptim.gauges.equalize",
     "invariant": "symoptim.optim.invariant",
     "param_groups": "symoptim.optim.groups",
 }

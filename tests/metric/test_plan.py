@@ -1,4 +1,4 @@
-"""The order of reading: matrices before biases, what comes in before what goes out, sums if all else fails."""
+"""The order of reading: matrices before biases, what comes in before what goes out, then sums."""
 
 import pytest
 import torch
@@ -59,7 +59,7 @@ def test_a_bias_waits_for_its_matrix() -> None:
 
 
 def circular() -> tuple[SymmetrySpec, dict[str, Tensor]]:
-    """A group in which no tensor moves with one generator alone: one with the sum, one with the difference."""
+    """A group in which no tensor moves with one generator alone: one with the sum, one the difference."""
     whole = [[torch.tensor([[number]])] for number in range(2)]
     spec = SymmetrySpec(
         tensors={name: Moved((4, 4), tuple(term)) for name, term in zip("ab", whole, strict=True)},

@@ -1,0 +1,1 @@
+"""What a group of rescalings is good for: one representative per orbit, balance, alignment, conservation."""

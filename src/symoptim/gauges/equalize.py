@@ -1,0 +1,136 @@
+r"""Balance for quantization with one step size per tensor.
+
+Rounding to a grid of n bits costs a tensor a relative error proportional to its largest entry over its root
+mean square. Rescaling the network changes that ratio, and equalization makes it small in all tensors at
+once:
+
+.. math:: \min_l \sum_W \log \frac{\|W e^{B l}\|_p}{\operatorname{rms}(W e^{B l})},
+
+over the tensors with two axes or more, with a p large enough for the largest entry and small enough to be
+smooth. Biases and norms move along, and are not counted. Reference: data-free quantization,
+arXiv:1906.04721, equalizes the largest entries of pairs of layers; here it is the whole group at once.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from symoptim.errors import OptionError
+from symoptim.gauges.blocks import Block, add_at, block_of, live_terms, marginals, scales_of
+from symoptim.gauges.canonical import canonical_element, parameters_of
+from symoptim.symmetry.spec import SymmetrySpec
+
+POWER = 8.0
+"""p. By ``python examples/equalize.py --power P`` mean int8 errors are .0146, .0129, .0119, .0156 at 4, 8, 16
+and 32, on four networks; from 16 on L-BFGS does not quite end where it would from another scaling.
+"""
+STEPS = 200
+"""Of L-BFGS, at most."""
+TOLERANCE = 1e-9
+"""Of the gradient's largest entry, where L-BFGS ends."""
+
+
+class _Peaked(NamedTuple):
+    """Sums of a tensor's powers: of a large one, which sees peaks, and of squares."""
+
+    powers: Block
+    squares: Block
+
+
+@torch.no_grad()
+def equalize_(model: nn.Module, spec: SymmetrySpec, *, power: float = POWER) -> Tensor:
+    """Balance a model's weights, in place; its outputs stay what they were.
+
+    It begins at the representative of :func:`.canonical.canonicalize_`, so that what comes out does not
+    depend on how the model was scaled, but for rounding.
+
+    Args:
+        model: the one the group was found on, or another of the same shapes; fold batch normalization first.
+        spec: the group.
+        power: p.
+
+    Returns:
+        The element it acted with; ``spec.rescale_(model, -element)`` undoes it.
+
+    Raises:
+        OptionError: the power is not above 2.
+        SymmetryError: the group is of another model, or weights are not finite.
+
+    >>> from symoptim.symmetry.discover import discover
+    >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    >>> spec = discover(model, (torch.rand(5, 3),))
+    >>> with torch.no_grad():
+    ...     _ = model[0].weight[0].mul_(100), model[0].bias[0].mul_(100), model[2].weight[:, 0].div_(100)
+    >>> _ = equalize_(model, spec)
+    >>> bool(model[0].weight.abs().max() < 4 * model[0].weight.square().mean().sqrt())
+    True
+    """
+    if not 2 < power < float("inf"):
+        raise OptionError(f"power must be a finite number above 2, got {power}")
+    parameters = parameters_of(model, spec)
+    element = canonical_element(parameters, spec)
+    element += _improvement(spec, _moved(spec, parameters, element), power)
+    spec.rescale_(model, element)
+    return element
+
+
+def _moved(spec: SymmetrySpec, parameters: dict[str, Tensor], element: Tensor) -> dict[str, Tensor]:
+    """Parameters that are quantized, acted on with an element: absolute values, largest of each tensor 1."""
+    found: dict[str, Tensor] = {}
+    for name, log_scale in spec.log_scales(element, parameters).items():
+        if parameters[name].dim() > 1:
+            values = parameters[name].to("cpu", torch.float64).abs() * log_scale.exp()
+            found[name] = values / values.max().clamp(min=torch.finfo(torch.float64).tiny)
+    return found
+
+
+def _improvement(spec: SymmetrySpec, tensors: dict[str, Tensor], power: float) -> Tensor:
+    """The element that lowers the objective, beginning at the identity."""
+    peaked = [
+        _Peaked(block_of(tensors[name] ** power, terms), block_of(tensors[name].square(), terms))
+        for name, terms in live_terms(spec, tensors).items()
+        if bool(tensors[name].any())
+    ]
+    element = torch.zeros(len(spec), dtype=torch.float64)
+    optimizer: Any = torch.optim.LBFGS(
+        [element],
+        max_iter=STEPS,
+        tolerance_grad=TOLERANCE,
+        tolerance_change=1e-14,
+        history_size=20,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> float:
+        value, element.grad = objective(spec, peaked, power, element)
+        return value
+
+    optimizer.step(closure)
+    return element.detach()
+
+
+def objective(
+    spec: SymmetrySpec, peaked: Sequence[tuple[Block, Block]], power: float, element: Tensor
+) -> tuple[float, Tensor]:
+    """The sum of log(p-norm) - log(norm), and its gradient; p-norm and rms differ from it by constants.
+
+    Args:
+        spec: the group.
+        peaked: for every tensor sums of p-th powers and of squares.
+        power: p.
+        element: where.
+
+    Returns:
+        Value and gradient, one number per generator.
+    """
+    scales, totals, value = scales_of(spec, element.detach()), torch.zeros(spec.scales + 1).double(), 0.0
+    for blocks in peaked:
+        for block, exponent, sign in zip(blocks, (power, 2.0), (1, -1), strict=True):
+            found = marginals(block, [(exponent * scales[term.scales]).exp() for term in block.terms])
+            total = found[0].sum()
+            value += sign * float(total.log()) / exponent
+            for term, marginal in zip(block.terms, found, strict=True):
+                add_at(totals, term, sign * marginal / total)
+    return value, spec.by_generator(totals)
