@@ -59,3 +59,12 @@ def test_alignment_mends_the_mean_of_two_checkpoints() -> None:
     assert spoiled[1] > 1.5 * same[1]
     assert aligned[0] > spoiled[0]
     assert abs(aligned[1] - same[1]) < 0.05 * same[1]
+
+
+def test_a_language_model_learns_alike_from_two_scalings_with_invariant_adamw_alone() -> None:
+    output = run("language_model.py", "--steps", "40")
+    parted = {name: float(gap) for name, gap in re.findall(r"(.*): the curves part by up to (\S+)", output)}
+    assert parted["invariant AdamW"] < 1e-9
+    assert parted["AdamW"] > 0.01
+    for before, after in re.findall(r"loss from (\S+) to (\S+),", output):
+        assert float(after) < float(before) - 0.5

@@ -37,8 +37,9 @@ class Job(NamedTuple):
     def direction(self) -> Tensor:
         """The gradient in the metric, in the precision of updates."""
         direction = self.gradient.to(update_dtype(self.parameter.dtype))
-        for factor in self.metric:
-            direction = direction * replicated_like(factor, direction)
+        for number, factor in enumerate(self.metric):
+            scale = replicated_like(factor, direction)
+            direction = direction.mul_(scale) if number else direction * scale  # the first makes a copy
         return direction
 
 

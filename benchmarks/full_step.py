@@ -1,0 +1,131 @@
+"""What a step in the full metric costs, as a multiple of torch's fused SGD, on the CPU.
+
+    python benchmarks/full_step.py [--out FILE.json]
+
+One thread, process time; all optimizers take turns on the same weights and gradients, and ratios are of
+medians. Nothing is timed before a step in the full metric agrees with the formula in float64. The floor is a
+copy of all weights and gradients, which a step has at least to read and to write.
+"""
+
+import argparse
+import copy
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, AdamW, Optimizer
+
+import symoptim
+from networks import GPT2, resnet50
+from symoptim.metric.full import FullMetric
+from symoptim.symmetry.tensors import model_tensors
+
+TURNS = 9
+NETWORKS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
+    "ResNet-50": lambda: (resnet50(), (torch.rand(2, 3, 64, 64),)),
+    "GPT-2 124M": lambda: (GPT2(), (torch.randint(50257, (2, 16)),)),
+}
+OPTIMIZERS: dict[str, Callable[[nn.Module, symoptim.SymmetrySpec], Optimizer]] = {
+    "SGD, fused": lambda model, _: SGD(model.parameters(), lr=1e-6, fused=True),
+    "SGD, foreach": lambda model, _: SGD(model.parameters(), lr=1e-6, foreach=True),
+    "SM": lambda model, _: symoptim.ScaledSGD(symoptim.param_groups(model), lr=1e-6),
+    "full": lambda model, spec: symoptim.FullMetricSGD(model, spec, lr=1e-6),
+    "geometric": lambda model, spec: symoptim.FullMetricSGD(model, spec, lr=1e-6, gauge=symoptim.Geometric()),
+    "AdamW, fused": lambda model, _: AdamW(model.parameters(), lr=1e-6, fused=True),
+    "full AdamW": lambda model, spec: symoptim.invariant(AdamW, model, spec=spec, lr=1e-6, fused=True),
+}
+
+
+def gate(model: nn.Module, spec: symoptim.SymmetrySpec) -> float:
+    """Largest error of a step against the formula in float64, relative to the largest step of its tensor."""
+    exact, stepped = copy.deepcopy(model).double(), copy.deepcopy(model)
+    tensors = {name: tensor.detach() for name, tensor in model_tensors(exact).items()}
+    squares = FullMetric.of(spec, model_tensors(exact), symoptim.Pooled()).factors(tensors, 2.0)
+    optimizer = symoptim.FullMetricSGD(stepped, spec, lr=1.0)
+    worst = 0.0
+    for name, parameter in stepped.named_parameters():
+        parameter.grad = torch.ones_like(parameter)
+        parameter.data.mul_(1.0)
+        expected = torch.ones_like(tensors[name])
+        for factor in squares.get(name, ()):
+            expected = expected * factor
+        tensors[name] = expected
+    before = {name: parameter.detach().double() for name, parameter in stepped.named_parameters()}
+    optimizer.step()
+    for name, parameter in stepped.named_parameters():
+        moved = before[name] - parameter.detach().double()
+        rounding = before[name].abs().max() * 1e-6
+        error = ((moved - tensors[name]).abs().max() - rounding).clamp(min=0) / tensors[name].abs().max()
+        worst = max(worst, float(error))
+    if worst > 1e-4:
+        sys.exit(f"not timed, for the step is wrong by {worst:.1e}")
+    return worst
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Process time of a call."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def measure(name: str) -> dict[str, Any]:
+    """All figures of a network."""
+    torch.manual_seed(0)
+    model, inputs = NETWORKS[name]()
+    spec = symoptim.discover(model, inputs)
+    error = gate(model, spec)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter) * 1e-3
+    steps = {label: make(model, spec).step for label, make in OPTIMIZERS.items()}
+    source = [torch.randn_like(parameter) for parameter in model.parameters()]
+    target = [torch.empty_like(one) for one in source]
+
+    def floor() -> None:  # weights and gradients are read, weights written: one and a half copies
+        for one, other in zip(target, source, strict=True):
+            one.copy_(other)
+
+    times: dict[str, list[float]] = {label: [] for label in ("copy", *steps)}
+    for turn in range(TURNS + 1):
+        for label, work in [("copy", floor), *steps.items()]:
+            took = seconds(work)
+            if turn:  # the first makes state
+                times[label].append(took)
+    medians = {label: statistics.median(taken) for label, taken in times.items()}
+    return {
+        "network": name,
+        "generators": len(spec),
+        "gate": error,
+        "seconds": medians,
+        "ratios": {label: taken / medians["SGD, fused"] for label, taken in medians.items()},
+        "floor_ratio": 1.5 * medians["copy"] / medians["SGD, fused"],
+    }
+
+
+def main() -> None:
+    """Measure all networks and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    figures = [measure(name) for name in NETWORKS]
+    for one in figures:
+        print(f"{one['network']}: floor {one['floor_ratio']:.2f}, step against the formula {one['gate']:.0e}")
+        for label, ratio in one["ratios"].items():
+            print(f"  {label:14} {1e3 * one['seconds'][label]:8.1f} ms {ratio:6.2f}")
+    if asked.out:
+        machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        asked.out.write_text(json.dumps({**machine, "figures": figures}, indent=2) + "\n")
+        print(f"written: {asked.out}")
+
+
+if __name__ == "__main__":
+    main()
