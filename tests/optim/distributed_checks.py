@@ -18,7 +18,16 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import AdamW, Optimizer
 
-from symoptim import ScaledSGD, UnitNormSGD, invariant, param_groups
+from symoptim import (
+    FullMetricSGD,
+    Geometric,
+    ScaledSGD,
+    SymmetrySpec,
+    UnitNormSGD,
+    discover,
+    invariant,
+    param_groups,
+)
 from symoptim.errors import LayoutError, ZeroFilterError
 from symoptim.geometry.filters import COLUMNS, ROWS, squared_norm
 from symoptim.geometry.scaled import scaled_gradient
@@ -30,6 +39,13 @@ OPTIMIZERS: dict[str, MakeOptimizer] = {
     "unit norm": lambda groups: UnitNormSGD(groups, lr=0.05, momentum=0.9),
     "foreach": lambda groups: UnitNormSGD(groups, lr=torch.tensor(0.05), foreach=True),
     "charted": lambda groups: invariant(AdamW, groups, lr=0.01),
+}
+
+
+FULL: dict[str, Callable[[nn.Module, SymmetrySpec], Optimizer]] = {
+    "full": lambda model, spec: FullMetricSGD(model, spec, lr=0.05, momentum=0.9, weight_decay=0.1),
+    "geometric": lambda model, spec: FullMetricSGD(model, spec, lr=0.05, gauge=Geometric()),
+    "charted": lambda model, spec: invariant(AdamW, model, spec=spec, lr=0.01),
 }
 
 
@@ -45,6 +61,7 @@ def run(rank: int, world: int, rendezvous: str) -> None:
         mesh = init_device_mesh("cpu", (world,))
         every_layout_gives_the_single_process_result(mesh)
         fully_sharded_training_equals_single_process_training(mesh)
+        the_full_metric_of_a_sharded_model_is_that_of_the_whole(mesh)
         sharding_inside_rows_equals_single_process_training(mesh)
         replicated_training_equals_single_process_training(rank, world)
         a_sharded_optimizer_state_survives_a_distributed_checkpoint(mesh)
@@ -178,6 +195,21 @@ def fully_sharded_training_equals_single_process_training(mesh: DeviceMesh) -> N
         fit(reference, make(param_groups(reference)), images, labels)
         fit(sharded, make(param_groups(sharded)), images[rank::world], labels[rank::world])
         assert_trained_alike(sharded, reference)
+
+
+def the_full_metric_of_a_sharded_model_is_that_of_the_whole(mesh: DeviceMesh) -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for make_network, make_batch, axis in ((network, batch, 0), (wide_network, wide_batch, 1)):
+        images, labels = make_batch()
+        spec = discover(make_network(), (images,))
+        for make in FULL.values():
+            reference, sharded = make_network(), make_network()
+            fully_shard(
+                sharded, mesh=mesh, shard_placement_fn=lambda p, axis=axis: Shard(min(axis, p.ndim - 1))
+            )
+            fit(reference, make(reference, spec), images, labels)
+            fit(sharded, make(sharded, spec), images[rank::world], labels[rank::world])
+            assert_trained_alike(sharded, reference)
 
 
 def sharding_inside_rows_equals_single_process_training(mesh: DeviceMesh) -> None:

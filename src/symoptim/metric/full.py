@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from symoptim.geometry.distributed import gathered
 from symoptim.metric.gauge import Gauge
 from symoptim.metric.layout import Layout, layout_of
 from symoptim.metric.levels import Level
@@ -130,7 +131,7 @@ def _alive_positions(layout: Layout, weights: Mapping[str, Tensor]) -> Tensor:
     """Positions that have anything but zeros."""
     alive = torch.zeros(layout.positions, dtype=torch.bool)
     for name, terms in layout.terms.items():
-        nonzero = weights[name].detach() != 0
+        nonzero = gathered(weights[name].detach() != 0)
         for term in terms:
             axes = [axis for axis, size in enumerate(term.shape) if size == 1]
             alive[term.start : term.stop] = (nonzero.any(dim=axes) if axes else nonzero).reshape(-1).cpu()
