@@ -14,6 +14,15 @@ Training loss per epoch; the numbers are the
 largest relative difference of the curves."""
 
 
+BEYOND = {
+    "full": "full is SGD in the full metric, which no rescaling of the network changes",
+    "geometric": "geometric is the same in another gauge",
+    "adamw": "AdamW is torch's",
+    "invariant-adamw": "invariant AdamW is torch's, in coordinates that do not see how filters are scaled",
+}
+"""Updates that are not the paper's, in words."""
+
+
 def trajectories_caption(panels: Sequence[Panel], cells: Sequence[Cell], titles: dict[str, str]) -> str:
     """What the trajectories show, in numbers."""
     ends = {cell.key: cell.mean for cell in cells if cell.errors}
@@ -50,6 +59,7 @@ def protocol_facts(summary: Summary) -> list[tuple[str, str]]:
     """How it was done, by name; and what was decided where the paper is silent."""
     asked = summary.experiment.configuration["protocol"]
     stopping, bold = asked["stopping"], asked["bold"]
+    others = [BEYOND[update] for update in asked["updates"] if update in BEYOND]
     return [
         (
             "learning rate",
@@ -79,4 +89,5 @@ def protocol_facts(summary: Summary) -> list[tuple[str, str]]:
             "where the paper is silent: pixels are divided by 255, the bold driver's factors, and "
             f"{asked['classifier']} of the classifier start with unit norm",
         ),
+        *([("not in the paper", "; ".join(others))] if others else []),
     ]
