@@ -71,7 +71,7 @@ def test_invariance_prints_the_gap_of_every_epoch(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["--repeats", "0"], "error: repeats must be at least 1, got 0"),
-        (["--updates", "sm,sgd"], "error: unknown update 'sgd'; choose from b-sgd, sm, un, adamw"),
+        (["--updates", "sm,sgd"], "error: unknown update 'sgd'; choose from b-sgd, sm, un, full"),
         (["--updates", ","], "error: updates must be different and at least one"),
         (["--device", "cuda:99"], "error: device 'cuda:99' cannot be used here"),
         (["--grow", "0.5"], "error: grow must be a finite number >= 1, got 0.5"),

@@ -28,7 +28,7 @@ def test_every_profile_fits_its_data(profile: str, data: str, images: int) -> No
     [
         ({"repeats": 0}, "repeats must be at least 1, got 0"),
         ({"seed": -1}, "seed must be 0 or more, got -1"),
-        ({"updates": ("sm", "sdg")}, "unknown update 'sdg'; choose from b-sgd, sm, un, adamw"),
+        ({"updates": ("sm", "sdg")}, "unknown update 'sdg'; choose from b-sgd, sm, un, full"),
         ({"updates": ()}, "updates must be different and at least one, got none"),
         ({"updates": ("sm", "sm")}, "updates must be different and at least one, got sm, sm"),
     ],

@@ -17,6 +17,7 @@ def interrupted(path: Path, patience: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_interrupted_after_every_epoch_the_records_are_the_same(
     undisturbed_scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,7 +30,9 @@ def test_interrupted_after_every_epoch_the_records_are_the_same(
     assert everything(path) == everything(undisturbed_scenes)
 
 
-@pytest.mark.parametrize("patience", [3, 12, 17, 26, EPOCHS])
+@pytest.mark.parametrize(
+    "patience", [3, 17, *[pytest.param(k, marks=pytest.mark.slow) for k in (12, 26, EPOCHS)]]
+)
 def test_without_checkpoints_an_interrupted_run_starts_again_and_the_records_are_the_same(
     undisturbed_scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: int
 ) -> None:

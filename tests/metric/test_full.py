@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symmetry.zoo import caught, for_every_animal, group_of
+from symmetry.zoo import ZOO, caught, group_of
 from symoptim import Geometric, OwnRow, PathNorm, Pooled, SymmetrySpec, discover
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
@@ -46,17 +46,34 @@ def _unmeasured(metric: FullMetric) -> Tensor:
     dead = torch.ones(metric.layout.generators, dtype=torch.bool)
     dead[exponents.columns[metric.alive[exponents.rows]]] = False
     for plan in metric.plans.values():
-        measured = torch.cat([level.generators for level in plan.levels])
+        measured = torch.cat([torch.arange(0), *(level.generators for level in plan.levels)])
         assert len(measured) == len(measured.unique())
         assert not dead[measured].any()
         assert len(measured) == int((~dead).sum())
     return dead
 
 
-@for_every_animal
+SOME = [
+    "arch1",
+    "arch2 training",
+    "arch2 evaluation",
+    "max pool over features",
+    "tied autoencoder",
+    "low-rank adaptation",
+    "grouped and depthwise",
+    "attention, fused",
+    "gpt, layer norm, gelu",
+    "llama",
+    "relu rnn",
+    "soft experts",
+    "lstm",
+]
+
+
+@pytest.mark.parametrize(
+    "name", [*SOME, *(pytest.param(name, marks=pytest.mark.slow) for name in ZOO if name not in SOME)]
+)
 def test_scales_move_with_the_weights(name: str) -> None:
-    if not len(group_of(name)):
-        pytest.skip("nothing rescales")
     for gauge in GAUGES:
         assert_scales_move_with_weights(caught(name).model, group_of(name), gauge)
 
@@ -146,13 +163,22 @@ class Branch(nn.Module):
 
 
 @in_every_gauge
-def test_a_branch_that_is_zero_takes_the_size_of_its_stream(gauge: Gauge) -> None:
+def test_a_branch_that_is_zero_moves_along(gauge: Gauge) -> None:
     torch.manual_seed(0)
     model = Branch().double()
     spec = discover(model, (torch.rand(6, 3).double(),))
     found = scales(FullMetric.of(spec, model_tensors(model), gauge), model)
     assert all(scale.isfinite().all() and (scale > 0).all() for scale in found.values())
     assert_scales_move_with_weights(model, spec, gauge)
+
+
+def test_a_branch_that_is_zero_takes_the_size_of_its_stream() -> None:
+    torch.manual_seed(0)
+    model = Branch().double()
+    spec = discover(model, (torch.rand(6, 3).double(),))
+    found = scales(FullMetric.of(spec, model_tensors(model), Pooled()), model)
+    stream = (model.stem.weight.square().sum(dim=1) + model.stem.bias.square()).sqrt().detach()
+    torch.testing.assert_close(found["down.bias"], stream)
 
 
 @in_every_gauge
@@ -177,6 +203,61 @@ def test_which_blocks_are_zero_is_remembered() -> None:
         torch.testing.assert_close(scale, kept[name], rtol=0, atol=0)
     fresh = scales(FullMetric.of(spec, model_tensors(model), Pooled()), model)
     assert not torch.allclose(fresh["0.weight"], kept["0.weight"])
+
+
+def test_a_pruned_unit_keeps_nobody_waiting() -> None:
+    model, spec = a_network()
+    with torch.no_grad():
+        for layer, following in ((model[0], model[2]), (model[2], model[4])):
+            layer.weight[0], layer.bias[0], following.weight[:, 0] = 0, 0, 0
+    metric = FullMetric.of(spec, model_tensors(model), Pooled())
+    read = [{reading.tensor for reading in level.readings} for level in metric.plans[1].levels]
+    assert read == [{"0.weight", "0.bias"}, {"2.weight", "2.bias"}]
+    for gauge in GAUGES:
+        assert_scales_move_with_weights(model, spec, gauge)
+
+
+def test_a_row_that_has_left_zero_still_takes_the_mean() -> None:
+    torch.manual_seed(0)
+    model = Pairs().double()
+    spec = discover(model, (torch.rand(6, 3).double(),))
+    with torch.no_grad():
+        model.hidden.weight[0] = 0
+    metric = FullMetric.of(spec, model_tensors(model), OwnRow())
+    with torch.no_grad():
+        model.hidden.weight[0] = 1e-3
+    found = scales(metric, model)["hidden.weight"][:, 0]
+    torch.testing.assert_close(found[0], model.hidden.weight[1].detach().norm(), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("gain", [0.65, 4.5])
+def test_deep_networks_have_their_scales_in_float32(gain: float) -> None:
+    torch.manual_seed(0)
+    layers = [part for _ in range(60) for part in (nn.Linear(4, 4, bias=False), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(4, 2, bias=False)).double()
+    spec = discover(model, (torch.rand(2, 4).double(),))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(gain)
+    metric = FullMetric.of(spec, model_tensors(model), Pooled())
+    exact = scales(metric, model)
+    last = exact["120.weight"]
+    assert (last.square() > torch.finfo(torch.float32).max).all() or (last.square().float() == 0).all()
+    rough = scales(metric.on(torch.device("cpu"), torch.float32), model.float())
+    for name, scale in rough.items():
+        torch.testing.assert_close(scale.double(), exact[name], rtol=1e-3, atol=0)
+    # Squares are applied as factors that fit, one after another.
+    tensors = {name: tensor.detach() for name, tensor in model_tensors(model).items()}
+    squares = metric.on(torch.device("cpu"), torch.float32).factors(tensors, 2.0)
+    assert all((f.isfinite() & (f > 0)).all() for factors in squares.values() for f in factors)
+
+
+def test_a_weight_that_is_no_number_is_not_hidden() -> None:
+    model, spec = a_network()
+    metric = FullMetric.of(spec, model_tensors(model), Pooled())
+    with torch.no_grad():
+        model[0].weight[0, 0] = torch.nan
+    assert scales(metric, model)["0.weight"][0].isnan().all()
 
 
 def test_in_float32_the_scales_are_those_of_float64() -> None:

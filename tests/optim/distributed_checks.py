@@ -20,7 +20,6 @@ from torch.optim import AdamW, Optimizer
 
 from symoptim import (
     FullMetricSGD,
-    Geometric,
     ScaledSGD,
     SymmetrySpec,
     UnitNormSGD,
@@ -44,7 +43,6 @@ OPTIMIZERS: dict[str, MakeOptimizer] = {
 
 FULL: dict[str, Callable[[nn.Module, SymmetrySpec], Optimizer]] = {
     "full": lambda model, spec: FullMetricSGD(model, spec, lr=0.05, momentum=0.9, weight_decay=0.1),
-    "geometric": lambda model, spec: FullMetricSGD(model, spec, lr=0.05, gauge=Geometric()),
     "charted": lambda model, spec: invariant(AdamW, model, spec=spec, lr=0.01),
 }
 

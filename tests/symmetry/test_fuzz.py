@@ -35,7 +35,7 @@ def finds_what_is_false(case: Case) -> bool:
     return changed >= 2
 
 
-@settings(quick, max_examples=80)
+@settings(quick, max_examples=40)
 @given(networks())
 def test_no_element_of_the_group_changes_an_output(case: Case) -> None:
     assert not finds_what_is_false(case)

@@ -10,6 +10,7 @@ from torch.func import vmap
 from symoptim.engine.registry import Full
 from symoptim.engine.steppers import Block, Stateless
 from symoptim.metric.full import FullMetric
+from symoptim.optim.bound import warn_of_unmeasured
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.updates.catalog import PLAIN
@@ -31,6 +32,7 @@ class FullStepper(Stateless):
         template = block.stack.template
         spec = discover(template, (example.cpu(),))
         metric = FullMetric.of(spec, model_tensors(template), update.gauge)
+        warn_of_unmeasured(metric, spec)
         self.metric = metric.on(block.rates.device, block.rates.dtype)
         self.moved = [name for name, terms in metric.layout.terms.items() if terms]
 

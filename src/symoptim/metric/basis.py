@@ -56,10 +56,9 @@ def _common_parts(layout: Layout, unknown: Sparse) -> tuple[Sparse, Tensor]:
     pairs = [torch.stack([places, places])]
     for terms in layout.terms.values():
         for term, other in itertools.permutations(terms, 2):
-            axes = [axis for axis, size in enumerate(term.shape) if size == 1]
             mark = other.of(marks)
-            alike = mark.amin(dim=axes, keepdim=True) == mark.amax(dim=axes, keepdim=True)
-            one = other.of(places).amin(dim=axes, keepdim=True)
+            alike = term.seen_by(mark, torch.amin) == term.seen_by(mark, torch.amax)
+            one = term.seen_by(other.of(places), torch.amin)
             here = slice(term.start, term.stop)
             ready[here] &= alike.broadcast_to(term.shape).reshape(-1)
             pairs.append(torch.stack([places[here], one.broadcast_to(term.shape).reshape(-1)]))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from symoptim.geometry.distributed import gathered
-from symoptim.metric.gauge import Gauge
+from symoptim.metric.gauge import Gauge, Own
 from symoptim.metric.layout import Layout, layout_of
 from symoptim.metric.levels import Level
 from symoptim.metric.measure import measured
@@ -32,7 +32,7 @@ class FullMetric:
     <All keys matched successfully>
     >>> spec, weights = discover(model, (torch.rand(2, 2),)), dict(model.named_parameters())
     >>> metric = FullMetric.of(spec, weights, Pooled())
-    >>> {name: round(s.item(), 6) for name, (s,) in metric.factors(weights).items()}
+    >>> {name: round((one * other).item(), 6) for name, (one, other) in metric.factors(weights).items()}
     {'0.weight': 5.0, '2.weight': 0.2}
     """
 
@@ -42,6 +42,8 @@ class FullMetric:
     plans: Mapping[int, Plan]
     """Order of reading, by direction."""
     gauge: Gauge
+    own: tuple[Own, ...] = ()
+    """Rows with norms of their own."""
 
     @staticmethod
     def of(
@@ -64,7 +66,12 @@ class FullMetric:
         plans = {
             direction: plan_of(layout, tensors, alive, direction=direction) for direction in gauge.directions
         }
-        return FullMetric(layout, alive, plans, gauge)
+        return FullMetric(layout, alive, plans, gauge, gauge.own_rows(layout, tensors, alive))
+
+    def read(self) -> set[str]:
+        """Names of the tensors that sizes are read off."""
+        levels = [level for plan in self.plans.values() for level in plan.levels]
+        return {reading.tensor for level in levels for reading in level.readings}
 
     def unmeasured(self) -> Tensor:
         """Numbers of generators that move more than zeros, and that no weight could be found to measure."""
@@ -79,7 +86,7 @@ class FullMetric:
     def log_scales(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Log-scales at all positions of the layout."""
         sizes = {direction: measured(self.layout, plan, weights) for direction, plan in self.plans.items()}
-        return self.gauge.log_scales(self.layout, sizes, weights, self.alive)
+        return self.gauge.log_scales(self.layout, sizes, weights, self.own)
 
     def factors(self, weights: Mapping[str, Tensor], power: float = 1.0) -> dict[str, tuple[Tensor, ...]]:
         """Scales of every tensor that moves, to a power: factors that broadcast, to be multiplied.
@@ -91,9 +98,9 @@ class FullMetric:
         Returns:
             Factors by name.
         """
-        scales = (power * self.log_scales(weights)).exp()
+        log_scales = power * self.log_scales(weights)
         return {
-            name: tuple(term.of(scales) for term in terms)
+            name: _shared_out([term.of(log_scales) for term in terms])
             for name, terms in self.layout.terms.items()
             if terms
         }
@@ -124,7 +131,17 @@ class FullMetric:
             for direction, plan in self.plans.items()
         }
         layout = self.layout._replace(exponents=moved(self.layout.exponents))
-        return FullMetric(layout, self.alive.to(device), plans, self.gauge)
+        own = tuple(rows._replace(which=rows.which.to(device)) for rows in self.own)
+        return FullMetric(layout, self.alive.to(device), plans, self.gauge, own)
+
+
+def _shared_out(logs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Factors of about the same size, two at least: deep in a network they would be too large for float32."""
+    if len(logs) == 1:
+        logs = [logs[0] / 2, logs[0] / 2]
+    means = [log.mean() for log in logs]
+    common = sum(means[1:], means[0]) / len(means)
+    return tuple((log - mean + common).exp() for log, mean in zip(logs, means, strict=True))
 
 
 def _alive_positions(layout: Layout, weights: Mapping[str, Tensor]) -> Tensor:
@@ -133,6 +150,5 @@ def _alive_positions(layout: Layout, weights: Mapping[str, Tensor]) -> Tensor:
     for name, terms in layout.terms.items():
         nonzero = gathered(weights[name].detach() != 0)
         for term in terms:
-            axes = [axis for axis, size in enumerate(term.shape) if size == 1]
-            alive[term.start : term.stop] = (nonzero.any(dim=axes) if axes else nonzero).reshape(-1).cpu()
+            alive[term.start : term.stop] = term.seen_by(nonzero, torch.any).reshape(-1).cpu()
     return alive

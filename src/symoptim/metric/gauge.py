@@ -18,20 +18,27 @@ gives W[o, k] a scale s that moves as the weight does:
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from symoptim.metric.layout import Layout, Term
+from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Reading
-from symoptim.metric.measure import squared_norms
+from symoptim.metric.measure import log_norms
 
 Weights = Mapping[str, Tensor]
 Sizes = Mapping[int, Tensor]
 """Log-sizes of all generators, by direction: those of what comes in, and one over those of what goes out."""
 
 INCOMING, OUTGOING = 1, -1
+
+
+class Own(NamedTuple):
+    """Rows of a matrix that have a norm of their own, and which of them."""
+
+    reading: Reading
+    which: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,9 @@ class Pooled:
     .. math::
         s_{ok} = u_o / u_k, \quad
         u_o^2 = \operatorname{mean}_{o' \sim o} \Bigl( b_{o'}^2 + \sum_k W_{o'k}^2 u_k^2 \Bigr)
+
+    Matrices of one module that come in to the same units (those of a recurrent cell) count as one with more
+    columns; of several modules (blocks that write to a stream) those that can be read first are taken.
     """
 
     directions: ClassVar[tuple[int, ...]] = (INCOMING,)
@@ -50,21 +60,32 @@ class Pooled:
         """Log-sizes that outputs are measured by, ``(generators,)``."""
         return sizes[INCOMING]
 
-    def log_scales(self, layout: Layout, sizes: Sizes, weights: Weights, alive: Tensor) -> Tensor:  # noqa: ARG002
+    def own_rows(self, layout: Layout, weights: Weights, alive: Tensor) -> tuple[Own, ...]:  # noqa: ARG002
+        """Rows that have a norm of their own: none."""
+        return ()
+
+    def log_scales(self, layout: Layout, sizes: Sizes, weights: Weights, own: tuple[Own, ...]) -> Tensor:
         """Log-scales at all positions of a layout.
 
         Args:
             layout: of the tensors.
             sizes: log-sizes by direction.
             weights: by name.
-            alive: positions that had anything but zeros when the metric was made.
+            own: what :meth:`own_rows` has found.
 
         Returns:
             ``(positions,)``.
         """
         rows, columns, exponents = layout.exponents
         size = torch.where(exponents > 0, self.rows(sizes)[columns], sizes[INCOMING][columns])
-        return size.new_zeros(layout.positions).index_add(0, rows, exponents * size)
+        pooled = size.new_zeros(layout.positions).index_add(0, rows, exponents * size)
+        found = pooled
+        for reading, which in own:
+            term = reading.own
+            norms = log_norms(reading, weights[reading.tensor], pooled)
+            replaced = torch.where(which & (norms > -torch.inf), norms, pooled[term.start : term.stop])
+            found = torch.cat([found[: term.start], replaced, found[term.stop :]])
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +97,20 @@ class OwnRow(Pooled):
     Rows that are zero at the start, single entries and biases take the mean too.
     """
 
-    def log_scales(self, layout: Layout, sizes: Sizes, weights: Weights, alive: Tensor) -> Tensor:
-        """Those of :class:`Pooled`, rows replaced."""
-        pooled = Pooled.log_scales(self, layout, sizes, weights, alive)
+    def own_rows(self, layout: Layout, weights: Weights, alive: Tensor) -> tuple[Own, ...]:
+        """The rows of every matrix that scale up with their unit and are not zero."""
         rows, _, exponents = layout.exponents
-        growing = alive.new_zeros(layout.positions).index_put((rows[exponents > 0],), alive.new_ones(()))
-        found = pooled
+        growing = torch.zeros_like(alive)
+        growing[rows[exponents > 0]] = True
+        found: list[Own] = []
         for name, terms in layout.terms.items():
-            own = next((term for term in terms if _is_rows(term, weights[name], growing & alive)), None)
-            if own is not None:
-                others = tuple(term for term in terms if term is not own)
-                norms = squared_norms(Reading(name, own, others), weights[name], pooled)
-                here = slice(own.start, own.stop)
-                known = (growing & alive)[here] & (norms > 0)
-                replaced = torch.where(known, torch.where(known, norms, 1).log() / 2, pooled[here])
-                found = torch.cat([found[: own.start], replaced, found[own.stop :]])
-        return found
-
-
-def _is_rows(term: Term, weights: Tensor, growing: Tensor) -> bool:
-    """Whether a term is the rows of a matrix."""
-    return weights.numel() > term.stop - term.start and bool(growing[term.start : term.stop].any())
+            for term in terms:
+                which = (growing & alive)[term.start : term.stop]
+                if weights[name].numel() > len(which) and bool(which.any()):
+                    others = tuple(other for other in terms if other is not term)
+                    found.append(Own(Reading(name, term, others), which))
+                    break
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +143,5 @@ class Geometric(Pooled):
         return (sizes[INCOMING] + sizes[OUTGOING]) / 2
 
 
-Gauge = Pooled
-"""Any of them: the others are kinds of the first."""
+Gauge = Pooled | OwnRow | PathNorm | Geometric
+"""Any of them."""

@@ -5,7 +5,7 @@ another: W[o, k] that moves by l_o - l_k may be written as (l_o - l_0) + (l_0 - 
 they make the fewest exponents, so that rows know rows and columns know columns.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -26,6 +26,16 @@ class Term(NamedTuple):
     def stop(self) -> int:
         """One past the last."""
         return self.start + torch.Size(self.shape).numel()
+
+    @property
+    def summed(self) -> list[int]:
+        """Axes it does not vary along."""
+        return [axis for axis, size in enumerate(self.shape) if size == 1]
+
+    def seen_by(self, values: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+        """Values of a tensor's shape reduced (``torch.any``, say) over all entries of every position."""
+        # Without axes some reductions of torch take all, others none.
+        return reduce(values, dim=self.summed, keepdim=True) if self.summed else values
 
     def of(self, values: Tensor) -> Tensor:
         """This term's part of the values of all."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from symoptim.geometry.distributed import complete, gathered, replicated_like
 from symoptim.metric.layout import Layout
-from symoptim.metric.levels import Reading
+from symoptim.metric.levels import Level, Reading
 from symoptim.metric.plan import Plan
 
 
@@ -38,11 +38,9 @@ def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor]) -> Tenso
     sizes = layout.exponents.values.new_zeros(layout.generators)
     log_scales = layout.exponents.values.new_zeros(layout.positions)
     for level in plan.levels:
-        norms = torch.cat([squared_norms(r, weights[r.tensor], log_scales) for r in level.readings])
-        own = norms[level.chosen] * (-2 * log_scales[level.positions]).exp()
-        mean = torch.zeros_like(level.weight).index_add(0, level.unit, own) * level.weight
-        # A unit that has come to nothing has no size; one is as good as any.
-        size = torch.where(mean > 0, mean, 1).log() / (2 * level.exponents)
+        norms = torch.cat([log_norms(r, weights[r.tensor], log_scales) for r in level.readings])
+        own = norms[level.chosen] - log_scales[level.positions]
+        size = _log_root_mean_square(own, level) / level.exponents
         sizes = sizes.index_copy(0, level.generators, size)
         rows, columns, values = level.resolved
         log_scales = log_scales.index_add(0, rows, values * sizes[columns])
@@ -52,8 +50,18 @@ def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor]) -> Tenso
     return torch.zeros_like(sizes).index_add(0, rows, values * sizes[columns])
 
 
-def squared_norms(reading: Reading, weights: Tensor, log_scales: Tensor) -> Tensor:
-    """Sums of squares over all axes but those of the reading's own term, the other terms divided out.
+def _log_root_mean_square(logs: Tensor, level: Level) -> Tensor:
+    """Of every unit, from logarithms: sizes are products along paths, their squares do not fit float32."""
+    largest = torch.full_like(level.weight, -torch.inf).scatter_reduce(0, level.unit, logs, "amax")
+    # What has come to nothing since the plan was made has no size; it is given one that is not a disaster.
+    largest = torch.where(largest == -torch.inf, 0, largest)
+    squares = (2 * (logs - largest[level.unit])).exp()
+    mean = torch.zeros_like(level.weight).index_add(0, level.unit, squares) * level.weight
+    return largest + torch.where(mean == 0, 1, mean).log() / 2
+
+
+def log_norms(reading: Reading, weights: Tensor, log_scales: Tensor) -> Tensor:
+    """Logarithms of norms over all axes but those of the reading's own term, the other terms divided out.
 
     Args:
         reading: which term of which tensor.
@@ -61,16 +69,19 @@ def squared_norms(reading: Reading, weights: Tensor, log_scales: Tensor) -> Tens
         log_scales: at all positions of the layout; those of the other terms are used.
 
     Returns:
-        One number per position of the own term, in its order, beside the log-scales.
+        One number per position of the own term, in its order, beside the log-scales; minus infinity for zero.
     """
     terms = (reading.own, *reading.others)
-    unused = [axis for axis in range(weights.ndim) if all(term.shape[axis] == 1 for term in terms)]
+    unused = [axis for axis in reading.own.summed if all(axis in term.summed for term in terms)]
     # Axes that no scale depends on go first: of a convolution a ninth is left to be multiplied.
     norms = _norms(weights, unused)
+    taken_out = torch.zeros_like(log_scales[:1])
     for other in reading.others:
-        norms = norms * replicated_like((-other.of(log_scales)).exp(), norms)
-    rest = [axis for axis, size in enumerate(reading.own.shape) if size == 1 and axis not in unused]
-    return gathered(_norms(norms, rest)).reshape(-1).to(log_scales).square()
+        inverse = -other.of(log_scales)
+        norms = norms * replicated_like((inverse - inverse.amax()).exp(), norms)
+        taken_out = taken_out + inverse.amax()
+    norms = _norms(norms, [axis for axis in reading.own.summed if axis not in unused])
+    return gathered(norms).reshape(-1).to(log_scales).abs().log() + taken_out
 
 
 def _norms(weights: Tensor, over: list[int]) -> Tensor:

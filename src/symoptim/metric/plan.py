@@ -50,7 +50,9 @@ def plan_of(layout: Layout, weights: Mapping[str, Tensor], alive: Tensor, *, dir
         The plan; generators that move nothing but zeros are in none of its levels.
     """
     about = positions_of(layout, weights)
-    known = torch.zeros(layout.generators, dtype=torch.bool)
+    # What moves nothing but zeros needs no size, and must not keep others waiting for one.
+    known = torch.ones(layout.generators, dtype=torch.bool)
+    known[layout.exponents.columns[alive[layout.exponents.rows]]] = False
     levels: list[Level] = []
     basis: Sparse | None = None
     while True:
@@ -94,9 +96,11 @@ def _chosen(layout: Layout, about: Positions, alive: Tensor, single: Sparse, dir
     best = ranks == ranks.min()
     if int(ranks.min()) > 0:  # nothing is as it should be: no more than one tensor at a time
         best &= about.tensor[single.rows] == about.tensor[single.rows[best]].min()
-    # Single entries that come in beside the chosen ones, zero or not, are biases of the same module.
+    # Single entries that come in beside the chosen ones are biases of the same module; one that is zero now
+    # adds nothing, and will not be left out when it has grown.
     key = about.module[single.rows] * layout.generators + single.columns
-    return single.chosen(best | ((kind == 1) & torch.isin(key, key[best])))
+    biases = (kind == 1) & torch.isin(key, key[best & (kind < 2)])
+    return single.chosen(best | biases)
 
 
 def _kinds(exponents: Sparse, about: Positions, direction: int) -> Tensor:
@@ -111,7 +115,6 @@ def _others_known(layout: Layout, unknown: Sparse) -> Tensor:
     fine = torch.ones(layout.positions, dtype=torch.bool)
     for terms in layout.terms.values():
         for term, other in itertools.permutations(terms, 2):
-            axes = [axis for axis, size in enumerate(term.shape) if size == 1]
-            there = other.of(known).all(dim=axes, keepdim=True)
+            there = term.seen_by(other.of(known), torch.all)
             fine[term.start : term.stop] &= there.broadcast_to(term.shape).reshape(-1)
     return fine

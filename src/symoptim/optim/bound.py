@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from symoptim.errors import OptionError, UnmeasuredWarning
+from symoptim.errors import CheckpointError, OptionError, UnmeasuredWarning
 from symoptim.geometry.filters import update_dtype
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
@@ -24,7 +25,7 @@ class BoundMetric:
         """Look at the model's weights once: which blocks are zero decides how sizes are read from now on.
 
         Args:
-            model: the network, its weights in place.
+            model: the network, its weights in place; compiled or wrapped for data parallelism or not.
             spec: its group.
             gauge: how sizes become scales.
 
@@ -32,44 +33,34 @@ class BoundMetric:
             OptionError: the arguments are no model, no group or no gauge, or weights are still to come.
             SymmetryError: the group is of another model.
         """
-        if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(
-                f"the full metric is of a whole model: give the nn.Module, got {type(model).__name__}"
-            )
-        if not isinstance(spec, SymmetrySpec):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(f"spec must be what symoptim.discover returns, got {type(spec).__name__}")
-        if not isinstance(gauge, Gauge):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionError(
-                f"gauge must be one of symoptim.Pooled(), OwnRow(), PathNorm(), Geometric(); got {gauge!r}"
-            )
-        there = spec.require_model(model)
-        self.tensors = {name: there[name] for name in spec.tensors}
-        for name, tensor in self.tensors.items():
-            if tensor.is_meta:
+        _require_kinds(model, spec, gauge)
+        there = spec.require_model(unwrapped(model))
+        for name in spec.tensors:
+            if there[name].is_meta:
                 raise OptionError(f"'{name}' is on the meta device: give the model its weights first")
         self.spec = spec
-        self.names = {parameter: name for name, parameter in model.named_parameters()}
+        self.names: dict[Tensor, str] = {
+            parameter: name for name, parameter in unwrapped(model).named_parameters()
+        }
         """Of all parameters of the model, moved or not."""
-        self.metric = FullMetric.of(spec, self.tensors, gauge)
-        self._warn_of_unmeasured()
+        self.shapes = {name: _shape_of(there[name]) for name in spec.tensors}
+        self.metric = FullMetric.of(spec, there, gauge)
+        warn_of_unmeasured(self.metric, spec)
+        self.tensors = {name: there[name] for name in spec.tensors if isinstance(there[name], nn.Parameter)}
+        # A module that is moved gets new buffers: those that are measured by are looked up every time.
+        self.owners = {
+            name: (unwrapped(model).get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2])
+            for name in sorted(self.metric.read() - set(self.tensors))
+        }
         self._here: dict[tuple[torch.device, torch.dtype], FullMetric] = {}
         self.metric_here()
 
-    def _warn_of_unmeasured(self) -> None:
-        names = [self.spec.names[number] for number in whole_numbers(self.metric.unmeasured())]
-        if names:
-            warn_user(
-                f"{len(names)} of the {len(self.spec)} rescalings have no weight to be measured by (one "
-                f"is of {names[0]}): training will not depend on the others, but on these",
-                UnmeasuredWarning,
-            )
-
     def metric_here(self) -> FullMetric:
         """The metric on the first parameter's device, in the widest precision there is."""
-        dtypes = [
-            update_dtype(tensor.dtype) for tensor in self.tensors.values() if tensor.is_floating_point()
-        ]
-        place = next(iter(self.tensors.values())).device, max(dtypes, key=lambda dtype: dtype.itemsize)
+        tensors = [tensor for tensor in self.tensors.values() if tensor.is_floating_point()]
+        device = tensors[0].device if tensors else torch.device("cpu")
+        dtypes = [update_dtype(tensor.dtype) for tensor in tensors] or [torch.float32]
+        place = device, max(dtypes, key=lambda dtype: dtype.itemsize)
         if place not in self._here:
             self._here = {place: self.metric.on(*place)}
         return self._here[place]
@@ -84,24 +75,71 @@ class BoundMetric:
         Returns:
             Factors of the parameters that move.
         """
-        weights = {
-            name: _wide(tensor.detach(), state.get(tensor, {})) for name, tensor in self.tensors.items()
-        }
+        weights = {name: _wide(tensor, state.get(tensor, {})) for name, tensor in self.tensors.items()}
+        for name, (module, key) in self.owners.items():
+            weights[name] = _wide(module.get_buffer(key), {})
         found = self.metric_here().factors(weights, power)
-        return {self.tensors[name]: factors for name, factors in found.items()}
+        return {self.tensors[name]: factors for name, factors in found.items() if name in self.tensors}
 
     def saved(self) -> dict[str, Any]:
         """What a group has to remember: which gauge it is, and which blocks were zero at the start."""
-        return {"gauge": repr(self.metric.gauge), "alive": self.metric.alive}
+        return {"gauge": repr(self.metric.gauge), "alive": self.metric.alive.clone()}
+
+    def require_ours(self, alive: object) -> None:
+        """Refuse a memory of zero blocks that is not of a model like this one."""
+        ours = self.metric.alive
+        if not isinstance(alive, Tensor) or alive.dtype != torch.bool or alive.shape != ours.shape:
+            raise CheckpointError(
+                f"the saved state must say which of {len(ours)} blocks were zero at the start ('alive' of "
+                "its groups), and does not: it is of another model. Build the optimizer as it was when it "
+                "was saved, or start with a fresh one"
+            )
 
     def take_up(self, alive: Tensor) -> None:
         """Read sizes as a metric did for which these blocks were not zero."""
-        alive = alive.cpu()
-        if not torch.equal(alive, self.metric.alive):
-            self.metric = FullMetric.of(self.spec, self.tensors, self.metric.gauge, alive)
+        if not torch.equal(alive.cpu(), self.metric.alive):
+            self.metric = FullMetric.of(self.spec, self.shapes, self.metric.gauge, alive.cpu())
             self._here.clear()
 
 
 def _wide(tensor: Tensor, state: State) -> Tensor:
     """A tensor in the precision of updates: its master copy, where it has one."""
+    tensor = tensor.detach()
     return working_weights(tensor, state) if "master" in state else tensor.to(update_dtype(tensor.dtype))
+
+
+def _shape_of(tensor: Tensor) -> Tensor:
+    """A tensor or parameter without values."""
+    empty = torch.empty(tensor.shape, device="meta")
+    return nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model itself, without what compiles it or runs it on several devices; parameters are the same."""
+    parallel = isinstance(model, DataParallel | DistributedDataParallel)
+    inner: Any = getattr(model, "module" if parallel else "_orig_mod", None)
+    return unwrapped(inner) if isinstance(inner, nn.Module) else model
+
+
+def _require_kinds(model: object, spec: object, gauge: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise OptionError(
+            f"the full metric is of a whole model: give the nn.Module, got {type(model).__name__}"
+        )
+    if not isinstance(spec, SymmetrySpec):
+        raise OptionError(f"spec must be what symoptim.discover returns, got {type(spec).__name__}")
+    if not isinstance(gauge, Gauge):
+        raise OptionError(
+            f"gauge must be one of symoptim.Pooled(), OwnRow(), PathNorm(), Geometric(); got {gauge!r}"
+        )
+
+
+def warn_of_unmeasured(metric: FullMetric, spec: SymmetrySpec) -> None:
+    """Say to which rescalings training will not be invariant, if there are any."""
+    names = [spec.names[number] for number in whole_numbers(metric.unmeasured())]
+    if names:
+        warn_user(
+            f"{len(names)} of the {len(spec)} rescalings have no weight to be measured by, the first of them "
+            f"that of {names[0]}: training will depend on how these units are scaled, and on no other",
+            UnmeasuredWarning,
+        )

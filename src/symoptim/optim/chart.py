@@ -96,8 +96,13 @@ class Charted(Optimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
-        with loading(self, check=_check_saved, finish=self._finish_loading):
+        with loading(self, check=self._check_saved, finish=self._finish_loading):
             super().load_state_dict(state_dict)
+
+    def _check_saved(self, saved: dict[str, Any]) -> None:
+        """Refuse a state this optimizer cannot take over."""
+        for group in saved["param_groups"]:
+            check_rate(group.get("lr", 0.0))
 
     def _finish_loading(self, saved: dict[str, Any]) -> None:
         """Take over what else a loaded state has; nothing here."""
@@ -140,11 +145,6 @@ class Place(NamedTuple):
         """Bring the parameter back from where the step has moved its coordinates."""
         moved = self.parameter.to(self.weights.dtype) - self.coordinates
         write(self.parameter, self.weights + self.scale * moved)
-
-
-def _check_saved(saved: dict[str, Any]) -> None:
-    for group in saved["param_groups"]:
-        check_rate(group.get("lr", 0.0))
 
 
 @functools.cache

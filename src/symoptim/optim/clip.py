@@ -31,7 +31,8 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     .. math:: |g| = \Bigl( \sum_i s_i^2 g_i^2 \Bigr)^{1/2} ,
 
     which is the same at every point of an orbit; ``torch.nn.utils.clip_grad_norm_`` has s = 1 and would bring
-    the scaling of the weights back in. Nothing waits for the device.
+    the scaling of the weights back in. Nothing waits for the device. Gradients of which the length is not a
+    number are left as they are; where it is infinite, finite ones become zero, as with torch's.
 
     Args:
         optimizer: ``FullMetricSGD``, ``ScaledSGD`` or one that :func:`symoptim.invariant` made.
@@ -65,7 +66,7 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
         return torch.zeros(())
     squares = [_squared_length(gradient, factors) for gradient, factors in gradients]
     length = torch.stack([square.to(squares[0]) for square in squares]).sum().sqrt()
-    share = (max_norm / length).clamp(max=1.0)
+    share = torch.where(length > max_norm, max_norm / length, 1.0)
     for gradient, _ in gradients:
         gradient.mul_(replicated_like(share, gradient))
     return length

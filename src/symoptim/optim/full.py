@@ -1,24 +1,23 @@
 """``FullMetricSGD``: SGD that no rescaling of the network can be seen in."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.optimizer import ParamsT
 
-from symoptim.errors import OptionError
 from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.apply import Factors
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
-from symoptim.optim.checks import Group, labeled
+from symoptim.optim.in_full_metric import InFullMetric, trainable
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.updates.catalog import PLAIN, Update
 from symoptim.updates.step import Rate
 
 
-class FullMetricSGD(GeometricSGD):
+class FullMetricSGD(InFullMetric, GeometricSGD):
     r"""SGD in the full metric: every weight's gradient times the square of a scale that moves with it.
 
     .. math:: \theta \leftarrow \theta - r\, s^2 g
@@ -29,7 +28,8 @@ class FullMetricSGD(GeometricSGD):
     :math:`s^2 g`), Nesterov and decoupled weight decay too.
 
     Blocks that are zero when the optimizer is made (a residual branch that starts at zero) take the sizes of
-    what else moves with them. State dicts remember which blocks these were.
+    what else moves with them. State dicts remember which blocks these were. When units are pruned later, make
+    a new optimizer: a size that has become zero counts as one.
 
     >>> import torch, symoptim
     >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
@@ -51,7 +51,7 @@ class FullMetricSGD(GeometricSGD):
         momentum: float = 0.0,
         *,
         gauge: Gauge = Pooled(),  # noqa: B008 - frozen
-        params: ParamsT | None = None,
+        groups: ParamsT | None = None,
         nesterov: bool = False,
         weight_decay: float = 0.0,
         maximize: bool = False,
@@ -62,11 +62,12 @@ class FullMetricSGD(GeometricSGD):
 
         Args:
             model: the network; all its parameters that require gradients are trained.
-            spec: its symmetries, of :func:`symoptim.discover`.
+            spec: its symmetries, of :func:`symoptim.discover`; found in the mode it is trained in, for batch
+                normalization has others in evaluation.
             lr: rate, a number or a 1-element Tensor.
             momentum: momentum factor.
             gauge: how sizes of units become scales of weights.
-            params: parameters of the model, or groups with options of their own, if not all are to be
+            groups: parameters of the model, or groups with options of their own, if not all are to be
                 trained alike.
             nesterov: look ahead along the momentum.
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
@@ -76,7 +77,7 @@ class FullMetricSGD(GeometricSGD):
         """
         self.bound = BoundMetric(model, spec, gauge)
         super().__init__(
-            named_trainable(model) if params is None else params,
+            trainable(model) if groups is None else groups,
             lr,
             momentum,
             nesterov=nesterov,
@@ -86,45 +87,5 @@ class FullMetricSGD(GeometricSGD):
             capturable=capturable,
         )
 
-    def add_param_group(self, param_group: Group) -> None:
-        """Add a group of the model's parameters."""
-        super().add_param_group({**param_group, "geometry": "plain", **self.bound.saved()})
-
-    def _check(self, group: Group) -> None:
-        super()._check(group)
-        require_of_model(group, self.bound)
-
-    def scales(self) -> Factors:
-        """Scales s of the parameters that move with any rescaling of the model."""
-        return self.bound.factors(self.state, 1.0)
-
     def _metric(self) -> Factors:
         return self.bound.factors(self.state, 2.0)
-
-    def _finish_loading(self, saved: dict[str, Any]) -> None:
-        super()._finish_loading(saved)
-        take_up(self.bound, self.param_groups)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "bound": self.bound}
-
-
-def named_trainable(model: nn.Module) -> list[tuple[str, Tensor]]:
-    """Parameters of a model that are trained, with their names."""
-    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-
-
-def require_of_model(group: Group, bound: BoundMetric) -> None:
-    """Refuse parameters that are not the model's: nothing is known of their scale."""
-    for name, parameter in labeled(group):
-        if parameter not in bound.names:
-            raise OptionError(
-                f"{name} is none of the model's: the full metric knows only the model's parameters"
-            )
-
-
-def take_up(bound: BoundMetric, groups: list[Group]) -> None:
-    """Go on with the blocks that a loaded state has found zero."""
-    bound.take_up(groups[0]["alive"])
-    for group in groups:
-        group["alive"] = bound.metric.alive

@@ -13,8 +13,8 @@ from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
 from symoptim.optim.chart import Charted, in_chart
 from symoptim.optim.checks import check_rate
-from symoptim.optim.full import named_trainable
 from symoptim.optim.full_chart import FullyCharted
+from symoptim.optim.in_full_metric import trainable
 from symoptim.symmetry.spec import SymmetrySpec
 
 REFUSED: dict[type[Optimizer], str] = {
@@ -33,6 +33,7 @@ def invariant(
     *,
     spec: SymmetrySpec | None = None,
     gauge: Gauge = Pooled(),  # noqa: B008 - frozen
+    groups: ParamsT | None = None,
     **options: Any,
 ) -> Optimizer:
     """Build an optimizer of that class whose path does not depend on how a network is scaled.
@@ -49,8 +50,10 @@ def invariant(
         optimizer_class: class of the optimizer.
         params: groups of :func:`symoptim.param_groups`, as for :class:`symoptim.ScaledSGD`; or a model,
             whose parameters that require gradients are all trained.
-        spec: symmetries of that model, of :func:`symoptim.discover`.
+        spec: symmetries of that model, of :func:`symoptim.discover`, in the mode it is trained in.
         gauge: with a model, how sizes of units become scales of weights (:mod:`symoptim.metric.gauge`).
+        groups: with a model, parameters of it or groups with options of their own, if not all are to be
+            trained alike.
         **options: options of ``optimizer_class``.
 
     Returns:
@@ -83,7 +86,8 @@ def invariant(
             "example_inputs)), or groups of parameters without spec"
         )
     bound = BoundMetric(params, spec, gauge)
-    return in_chart(optimizer_class, FullyCharted)(bound, named_trainable(params), **options)
+    parameters = trainable(params) if groups is None else groups
+    return in_chart(optimizer_class, FullyCharted)(bound, parameters, **options)
 
 
 def _require_servable(optimizer_class: type[Optimizer]) -> None:
