@@ -10,6 +10,7 @@ copy of all weights and gradients, which a step has at least to read and to writ
 import argparse
 import copy
 import json
+import math
 import platform
 import statistics
 import sys
@@ -48,21 +49,15 @@ def gate(model: nn.Module, spec: symoptim.SymmetrySpec) -> float:
     exact, stepped = copy.deepcopy(model).double(), copy.deepcopy(model)
     tensors = {name: tensor.detach() for name, tensor in model_tensors(exact).items()}
     squares = FullMetric.of(spec, model_tensors(exact), symoptim.Pooled()).factors(tensors, 2.0)
-    optimizer = symoptim.FullMetricSGD(stepped, spec, lr=1.0)
+    for parameter in stepped.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    symoptim.FullMetricSGD(stepped, spec, lr=1.0).step()
     worst = 0.0
     for name, parameter in stepped.named_parameters():
-        parameter.grad = torch.ones_like(parameter)
-        parameter.data.mul_(1.0)
-        expected = torch.ones_like(tensors[name])
-        for factor in squares.get(name, ()):
-            expected = expected * factor
-        tensors[name] = expected
-    before = {name: parameter.detach().double() for name, parameter in stepped.named_parameters()}
-    optimizer.step()
-    for name, parameter in stepped.named_parameters():
-        moved = before[name] - parameter.detach().double()
-        rounding = before[name].abs().max() * 1e-6
-        error = ((moved - tensors[name]).abs().max() - rounding).clamp(min=0) / tensors[name].abs().max()
+        expected = math.prod(squares.get(name, ()), start=torch.ones_like(tensors[name]))
+        moved = tensors[name] - parameter.detach().double()
+        rounding = tensors[name].abs().max() * 1e-6
+        error = ((moved - expected).abs().max() - rounding).clamp(min=0) / expected.abs().max()
         worst = max(worst, float(error))
     if worst > 1e-4:
         sys.exit(f"not timed, for the step is wrong by {worst:.1e}")
