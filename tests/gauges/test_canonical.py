@@ -130,7 +130,7 @@ def test_another_models_group_is_refused() -> None:
         canonicalize_(nn.Linear(3, 2), spec)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_low_precision_costs_its_own_rounding_alone(dtype: torch.dtype) -> None:
     model, spec = small()
     rounded = copy.deepcopy(model).to(dtype)
@@ -138,6 +138,18 @@ def test_low_precision_costs_its_own_rounding_alone(dtype: torch.dtype) -> None:
     canonicalize_(model, spec)
     assert all(parameter.dtype == dtype for parameter in rounded.parameters())
     assert distance(model, rounded.double()) < 8 * torch.finfo(dtype).eps
+
+
+def test_float16_at_both_ends_of_its_range_is_no_obstacle() -> None:
+    model, spec = small()
+    with torch.no_grad():
+        for tensor in (model[0].weight, model[0].bias):
+            tensor.copy_(torch.randint(1, 8, tensor.shape) * 2.0**-24)  # factors are beyond its range
+        model[2].weight.fill_(6e4)
+    rounded = copy.deepcopy(model).half()
+    canonicalize_(rounded, spec)
+    canonicalize_(model, spec)
+    assert distance(model, rounded.double()) < 2 * torch.finfo(torch.float16).eps
 
 
 def test_scales_a_hundred_orders_apart_are_no_obstacle() -> None:

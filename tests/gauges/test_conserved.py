@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import math
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 from torch.optim import SGD, Optimizer
 
 from symmetry.oracle import exact
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, SymmetryError
 from symoptim.gauges.conserved import ConservedQuantities
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.spec import SymmetrySpec
@@ -108,6 +109,63 @@ def test_what_a_frozen_tensor_takes_part_in_is_not_conserved() -> None:
     model.eval()
     reading = ConservedQuantities(model, discover(model, (X,)))  # of the running statistics
     assert 0 < int(reading.conserved.sum()) < len(reading.conserved)
+
+
+def test_what_the_attached_optimizers_do_not_train_is_not_conserved() -> None:
+    model, spec = network(), group()
+    rest = [p for p in model.parameters() if p is not model[5].weight]
+    one, other = SGD(rest, lr=0.1), SGD([model[5].weight], lr=0.1)
+    quantities = ConservedQuantities(model, spec)
+    assert int(quantities.conserved.sum()) == len(spec)
+    assert int(quantities.attach(one).conserved.sum()) == len(spec) - 4
+    assert int(quantities.attach(other).conserved.sum()) == len(spec)  # the two together train all
+    quantities.detach()
+    quantities.attach(one).detach()
+    quantities.attach(SGD(model.parameters(), lr=0.1))
+    assert int(quantities.conserved.sum()) == len(spec) - 4  # nobody brings back what was lost
+    quantities.clear()
+    assert int(quantities.conserved.sum()) == len(spec)
+
+
+def test_a_second_record_of_a_step_replaces_the_first() -> None:
+    model = network()
+    spec, optimizer = group(), SGD(model.parameters(), lr=0.1)
+    quantities = ConservedQuantities(model, spec, limit=3).attach(optimizer)
+    with torch.no_grad():
+        model[5].weight.mul_(2)
+    quantities.record()
+    fresh = ConservedQuantities(model, spec).attach(optimizer)
+    assert quantities.steps == [0]
+    assert torch.equal(quantities.values, fresh.values)
+    descend(model, optimizer, 2)
+    quantities.record()
+    assert quantities.steps == [0, 1, 2]  # and the limit is not exceeded
+    assert torch.equal(quantities.drift(), fresh.drift())
+
+
+def test_clearing_brings_back_the_distance_of_records() -> None:
+    model = network()
+    spec, optimizer = group(), SGD(model.parameters(), lr=0.01)
+    quantities = ConservedQuantities(model, spec, every=2, limit=3).attach(optimizer)
+    descend(model, optimizer, 8)
+    assert quantities.every > 2
+    quantities.clear()
+    descend(model, optimizer, 4)
+    assert (quantities.every, quantities.steps) == (2, [0, 2, 4])
+
+
+def test_a_run_that_diverges_is_recorded_and_none_begins_so() -> None:
+    model = network()
+    spec, optimizer = group(), SGD(model.parameters(), lr=0.01)
+    quantities = ConservedQuantities(model, spec).attach(optimizer)
+    descend(model, optimizer, 1)
+    with torch.no_grad():
+        model[5].weight[0, 0] = torch.nan
+    descend(model, optimizer, 1)
+    assert quantities.steps == [0, 1, 2]
+    assert [math.isfinite(value) for value in quantities.curve().largest] == [True, True, False]
+    with pytest.raises(SymmetryError, match="not finite"):
+        quantities.clear()
 
 
 def test_a_network_without_symmetries_has_an_empty_drift() -> None:

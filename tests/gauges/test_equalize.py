@@ -72,6 +72,26 @@ def test_the_gradient_is_that_of_the_objective() -> None:
     assert (ahead - behind) / 2e-5 == pytest.approx(float(gradient @ direction), rel=1e-6)
 
 
+@pytest.mark.parametrize("name", ["mlp, tanh", "tied autoencoder"])
+def test_without_symmetries_nothing_changes(name: str) -> None:
+    (model, _, _), spec = caught(name), group_of(name)
+    assert len(spec) == 0
+    before = copy.deepcopy(model)
+    assert equalize_(model, spec).shape == (0,)
+    assert distance(before, model) == 0
+
+
+def test_without_weights_to_balance_nothing_changes() -> None:
+    (model, _, _), spec = caught("residual mlp"), group_of("residual mlp")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(parameter.dim() == 1)
+    before = copy.deepcopy(model)
+    assert any(bool(parameter.any()) for parameter in model.parameters())
+    assert torch.equal(equalize_(model, spec), torch.zeros(len(spec), dtype=torch.float64))
+    assert distance(before, model) == 0
+
+
 def test_a_power_that_sees_no_peaks_is_refused() -> None:
     (model, _, _), spec = caught("arch1"), group_of("arch1")
     with pytest.raises(OptionError, match=r"power must be a finite number above 2, got 2\.0"):

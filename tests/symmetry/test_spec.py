@@ -1,6 +1,8 @@
 """Elements of a group act as a group does, on a model and on its optimizer's state; JSON keeps all of it."""
 
 import copy
+import dataclasses
+import math
 
 import pytest
 import torch
@@ -72,6 +74,92 @@ def test_another_model_is_refused_before_anything_is_changed() -> None:
         spec.rescale_(nn.ReLU(), spec.random())
 
 
+def two_layers(*, tied: bool) -> nn.Module:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).double()
+    if tied:
+        model[2].weight = model[0].weight
+    return model
+
+
+@pytest.mark.parametrize(
+    ("tied", "words"),
+    [
+        (True, r"'2\.weight' and '0\.weight' must be one tensor \(tied\), and are two"),
+        (False, r"'0\.weight' and '2\.weight' must be two tensors, and are one \(tied\)"),
+    ],
+)
+def test_a_model_tied_in_another_way_is_refused_before_anything_is_changed(*, tied: bool, words: str) -> None:
+    spec = discover(two_layers(tied=tied), (torch.rand(8, 4, dtype=torch.float64),))
+    other = two_layers(tied=not tied)
+    before = copy.deepcopy(other)
+    with pytest.raises(SymmetryError, match=words):
+        spec.rescale_(other, spec.random())
+    assert_same(other, before)
+    same = copy.deepcopy(two_layers(tied=tied)).float()
+    assert (same[0].weight is same[2].weight) is tied
+    spec.rescale_(same, spec.random())
+
+
+def test_another_name_that_is_gone_is_said() -> None:
+    model, _, spec = a_model()
+    tied = dataclasses.replace(spec, aliases={"head.weight": "0.weight"})
+    with pytest.raises(
+        SymmetryError, match=r"'head\.weight' must be one tensor \(tied\), and the latter is not"
+    ):
+        tied.require_model(model)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_products_are_rounded_once(dtype: torch.dtype) -> None:
+    model, _, spec = a_model()
+    model, element = model.to(dtype), spec.random(seed=1)
+    wide = {name: tensor.detach().double() for name, tensor in model.state_dict().items()}
+    spec.rescale_(model, element)
+    for name, log_scale in spec.log_scales(element).items():
+        assert torch.equal(model.state_dict()[name], (wide[name] * log_scale.exp()).to(dtype)), name
+
+
+def test_a_factor_out_of_range_is_no_obstacle_where_the_product_is_in_it() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double()
+    spec = discover(model, (torch.rand(8, 3, dtype=torch.float64),))
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), (1e-3, 1e-3, 1e3, 1.0), strict=True):
+            parameter.fill_(value)
+    spec.rescale_(model.half(), torch.full((4,), 12.0))  # a factor of 163,000, and float16 ends at 65,504
+    torch.testing.assert_close(model[0].weight, torch.full((4, 3), 1e-3 * math.exp(12)).half())
+    torch.testing.assert_close(model[2].weight, torch.full((2, 4), 1e3 * math.exp(-12)).half())
+
+
+def test_entries_too_large_for_their_precision_are_refused_before_anything_is_changed() -> None:
+    model, _, spec = a_model()
+    model = model.half()
+    before, element = copy.deepcopy(model), torch.full((len(spec),), 14.0)  # a factor of a million
+    with pytest.raises(SymmetryError, match=r"'.*' would have entries too large for torch\.float16"):
+        spec.rescale_(model, element)
+    assert_same(model, before)
+
+
+def test_state_too_large_for_its_precision_is_refused_before_anything_is_changed() -> None:
+    model, _, spec = a_model()
+    optimizer = torch.optim.Adagrad(model.half().parameters())
+    for parameter in model.parameters():
+        optimizer.state[parameter]["sum"].fill_(6e4)
+    before, state = copy.deepcopy(model), copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(SymmetryError, match=r"the sum of '.*' would have entries too large"):
+        spec.rescale_(model, spec.random(spread=3.0), optimizer=optimizer)
+    assert_same(model, before)
+    for place, values in optimizer.state_dict()["state"].items():
+        assert torch.equal(values["sum"], state["state"][place]["sum"])
+
+
+def test_entries_that_were_not_finite_are_no_obstacle() -> None:
+    model, _, spec = a_model()
+    with torch.no_grad():
+        model[0].weight[0, 0], model[0].weight[0, 1] = torch.nan, torch.inf
+    spec.rescale_(model, spec.random())
+    assert model[0].weight[0].isfinite().tolist() == [False, False, True]
+
+
 def test_charges_are_the_adjoint_of_log_scales() -> None:
     _, _, spec = a_model()
     element = spec.random(seed=1)
@@ -116,12 +204,17 @@ def test_state_becomes_what_would_have_been_gathered_at_the_rescaled_weights(nam
             torch.testing.assert_close(value, early_optimizer.state[expected][key], rtol=1e-9, atol=1e-200)
 
 
-def test_a_copy_of_weights_in_more_digits_moves_like_the_weights() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).bfloat16()
+def in_bfloat16() -> tuple[nn.Module, Optimizer, SymmetrySpec]:
+    """A model whose optimizer has copies in float32, and has used them."""
+    model = nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 2)).bfloat16()
     inputs = torch.rand(8, 3, dtype=torch.bfloat16)
-    spec = discover(model, (inputs,))
     optimizer = symoptim.ScaledSGD([{"params": list(model.parameters()), "geometry": "plain"}], lr=0.1)
     noting(optimizer, model, inputs)
+    return model, optimizer, discover(model, (inputs,))
+
+
+def test_a_copy_of_weights_in_more_digits_moves_like_the_weights() -> None:
+    model, optimizer, spec = in_bfloat16()
     before = [optimizer.state[parameter]["master"].clone() for parameter in model.parameters()]
     element = spec.random(seed=1)
     spec.rescale_(model, element, optimizer=optimizer)
@@ -129,7 +222,18 @@ def test_a_copy_of_weights_in_more_digits_moves_like_the_weights() -> None:
     for (name, parameter), old in zip(model.named_parameters(), before, strict=True):
         master = optimizer.state[parameter]["master"]
         torch.testing.assert_close(master, old * log_scales[name].exp().float())
-        torch.testing.assert_close(parameter.float(), master, rtol=0.02, atol=0)  # of 8 bits
+        assert torch.equal(parameter, master.bfloat16())  # or the step would not believe the copy
+
+
+def test_a_weight_changed_from_outside_wins_over_its_copy_in_more_digits() -> None:
+    model, optimizer, spec = in_bfloat16()
+    with torch.no_grad():
+        model[0].weight[0, 0] = 3.0
+    element = spec.random(seed=1)
+    expected = 3.0 * spec.log_scales(element)["0.weight"].exp()[0, 0]
+    spec.rescale_(model, element, optimizer=optimizer)
+    torch.testing.assert_close(optimizer.state[model[0].weight]["master"][0, 0], expected.float())
+    assert model[0].weight[0, 0] == expected.bfloat16()
 
 
 def test_state_of_an_unknown_kind_is_refused_before_anything_is_changed() -> None:

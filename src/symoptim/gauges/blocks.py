@@ -18,7 +18,7 @@ from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import first_places, squeezed, unique_values
 
 
-class Term(NamedTuple):
+class AxisScales(NamedTuple):
     """Numbers of scales, and letters of the axes of a block they vary along."""
 
     scales: Tensor
@@ -30,7 +30,7 @@ class Block(NamedTuple):
 
     values: Tensor
     axes: str
-    terms: tuple[Term, ...]
+    terms: tuple[AxisScales, ...]
 
 
 def live_terms(spec: SymmetrySpec, names: Iterable[str]) -> dict[str, list[Tensor]]:
@@ -91,7 +91,7 @@ def block_of(values: Tensor, terms: Sequence[Tensor]) -> Block:
     summed = values.sum(dim=unused) if unused else values
     letters = dict(zip(used, string.ascii_letters, strict=False))
     named = (
-        Term(term.squeeze(), "".join(letters[axis] for axis in used if term.shape[axis] > 1))
+        AxisScales(term.squeeze(), "".join(letters[axis] for axis in used if term.shape[axis] > 1))
         for term in terms
     )
     return Block(summed, "".join(letters.values()), tuple(named))
@@ -108,18 +108,12 @@ def merged(blocks: Iterable[Block], scales: int) -> list[Block]:
             case _:
                 found.append(block)
     ids = totals.nonzero().flatten()
-    return [Block(totals[ids], "a", (Term(ids, "a"),)), *found] if len(ids) else found
+    return [Block(totals[ids], "a", (AxisScales(ids, "a"),)), *found] if len(ids) else found
 
 
-def add_at(totals: Tensor, term: Term, values: Tensor) -> None:
+def add_at(totals: Tensor, term: AxisScales, values: Tensor) -> None:
     """Add numbers to the totals of their scales; the last total is of none."""
     totals.index_add_(0, term.scales.reshape(-1) % len(totals), values.reshape(-1))
-
-
-def scales_of(spec: SymmetrySpec, element: Tensor) -> Tensor:
-    """Log of every scale, and zero for no scale at the end."""
-    values = spec.exponents.values * element[spec.exponents.columns]
-    return torch.zeros(spec.scales + 1, dtype=torch.float64).index_add_(0, spec.exponents.rows, values)
 
 
 def contracted(block: Block, vectors: Mapping[int, Tensor], kept: str) -> Tensor:
@@ -131,7 +125,7 @@ def contracted(block: Block, vectors: Mapping[int, Tensor], kept: str) -> Tensor
 def marginals(block: Block, factors: Sequence[Tensor]) -> list[Tensor]:
     """For every term, values times all factors, summed to the term's own axes.
 
-    >>> rows, columns = Term(torch.tensor([0, 1]), "a"), Term(torch.tensor([2, 3]), "b")
+    >>> rows, columns = AxisScales(torch.tensor([0, 1]), "a"), AxisScales(torch.tensor([2, 3]), "b")
     >>> block = Block(torch.tensor([[1.0, 2.0], [3.0, 4.0]]), "ab", (rows, columns))
     >>> marginals(block, [torch.tensor([1.0, 10.0]), torch.tensor([1.0, 2.0])])
     [tensor([  5., 110.]), tensor([31., 84.])]

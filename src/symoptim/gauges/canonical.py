@@ -7,8 +7,9 @@ Among all rescalings of a model's parameters theta by an element l,
 with :math:`(B l)_e` the log-scale of entry e, and :math:`\kappa_e` one over the number of entries in a row
 of its tensor (1 for vectors), so that rows come out with a norm of about one. In terms of what comes out,
 the sum is of :math:`\theta^2/2 - \kappa \log|\theta|`: it does not matter where on the orbit one began. It
-is strictly convex in the log-scales and grows in all directions, so there is exactly one minimum. (The sum
-of squares alone has none where a normalization makes weights scale-free.)
+is strictly convex in the log-scales of nonzero entries and grows in all their directions, so there is
+exactly one minimum, up to elements that move no nonzero parameter. (The sum of squares alone has none where a
+normalization makes weights scale-free.)
 """
 
 from collections.abc import Mapping
@@ -42,7 +43,8 @@ def canonicalize_(model: nn.Module, spec: SymmetrySpec) -> Tensor:
         The element it acted with; ``spec.rescale_(model, -element)`` undoes it.
 
     Raises:
-        SymmetryError: the group is of another model, weights are not finite, or there is no solution.
+        SymmetryError: the group is of another model, weights are not finite or would not be, or there is no
+            solution.
 
     >>> from symoptim.symmetry.discover import discover
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double()

@@ -47,6 +47,12 @@ class ConservedQuantities:
     ([0, 1, 2, 3], (4, 4))
     """
 
+    conserved: Tensor
+    """Which generators move nothing but trained parameters, and statistics that are only written.
+
+    Trained is what requires a gradient and is in a group of an attached optimizer, if there is any.
+    """
+
     def __init__(self, model: nn.Module, spec: SymmetrySpec, *, every: int = 1, limit: int = 1000) -> None:
         """Choose what is recorded, and how often; the weights as they are become the first record.
 
@@ -54,7 +60,8 @@ class ConservedQuantities:
             model: in the mode it is trained in.
             spec: its group.
             every: steps from one record to the next.
-            limit: records that are kept; when there are more, every second is dropped and ``every`` doubles.
+            limit: records that are kept; when there are more, every second is dropped and ``every`` doubles,
+                until :meth:`clear`.
 
         Raises:
             OptionError: ``every`` or ``limit`` is too small.
@@ -62,28 +69,40 @@ class ConservedQuantities:
         """
         if every < 1 or limit < 2:
             raise OptionError(f"every must be 1 or more and limit 2 or more, got {every} and {limit}")
-        self.model, self.spec, self.every, self.limit = model, spec, every, limit
-        self.conserved = ~spec.moves(_read_but_not_trained(model, spec))
-        """Which generators move nothing but trained parameters, and statistics that are only written."""
-        self._handles: list[RemovableHandle] = []
+        self.model, self.spec, self.limit, self._chosen = model, spec, limit, every
+        self._attached: list[tuple[Optimizer, RemovableHandle]] = []
         self.clear()
 
     def clear(self) -> None:
-        """Forget all records, and begin anew with the weights as they are."""
+        """Forget all records, and begin anew with the weights as they are.
+
+        Raises:
+            SymmetryError: weights are not finite.
+        """
         self._count, self.steps, self._rows = 0, list[int](), list[Tensor]()
-        self._mass = _mass(self.spec, parameters_of(self.model, self.spec))
+        self.every = self._chosen
+        self._before = torch.ones(len(self.spec), dtype=torch.bool)
+        self._narrow()
         self.record()
 
+    def _narrow(self) -> None:
+        optimizers = [optimizer for optimizer, _ in self._attached]
+        untrained = _read_but_not_trained(self.model, self.spec, optimizers)
+        self.conserved = self._before & ~self.spec.moves(untrained)
+
     def attach(self, optimizer: Optimizer) -> "ConservedQuantities":
-        """Record after steps of an optimizer; returns itself."""
-        self._handles.append(optimizer.register_step_post_hook(self._after_step))
+        """Record after steps of an optimizer, which trains what is in its groups now; returns itself."""
+        self._attached.append((optimizer, optimizer.register_step_post_hook(self._after_step)))
+        self._narrow()
         return self
 
     def detach(self) -> None:
         """Record no more."""
-        for handle in self._handles:
+        for _, handle in self._attached:
             handle.remove()
-        self._handles.clear()
+        self._attached.clear()
+        # What one optimizer has not conserved, no other brings back.
+        self._before = self.conserved
 
     def _after_step(self, *_: object) -> None:
         self._count += 1
@@ -92,15 +111,25 @@ class ConservedQuantities:
 
     @torch.no_grad()
     def record(self) -> None:
-        """Record the quantities of the weights as they are."""
-        if len(self.steps) == self.limit:
+        """Record the quantities of the weights as they are; a second time at one step replaces the first.
+
+        Weights that are not finite after a step are recorded as they are: where a run has diverged,
+        ``values``, ``drift`` and ``curve`` are nan or infinite. Before the first step they are an error.
+
+        Raises:
+            SymmetryError: weights are not finite at the start.
+        """
+        again = self.steps[-1:] == [self._count]
+        if len(self.steps) == self.limit and not again:
             self.steps, self._rows, self.every = self.steps[::2], self._rows[::2], 2 * self.every
             if self._count % self.every:
                 return
         parameters = parameters_of(self.model, self.spec)
+        if self._count == 0:
+            self._mass = _mass(self.spec, parameters)
         squares = {name: tensor.to("cpu", torch.float64).square() for name, tensor in parameters.items()}
-        self.steps.append(self._count)
-        self._rows.append(self.spec.charges(squares))
+        last = len(self.steps) - again
+        self.steps[last:], self._rows[last:] = [self._count], [self.spec.charges(squares)]
 
     @property
     def values(self) -> Tensor:
@@ -134,9 +163,15 @@ def _mass(spec: SymmetrySpec, parameters: Mapping[str, Tensor]) -> Tensor:
     return diagonal(Weighted(spec, blocks, torch.zeros(len(spec), dtype=torch.float64), 0.0))
 
 
-def _read_but_not_trained(model: nn.Module, spec: SymmetrySpec) -> list[str]:
-    """Tensors the loss may depend on, and that steps do not change."""
-    trained = {name for name, p in model.named_parameters(remove_duplicate=False) if p.requires_grad}
+def _read_but_not_trained(model: nn.Module, spec: SymmetrySpec, optimizers: list[Optimizer]) -> list[str]:
+    """Tensors the loss may depend on, and that steps do not change; of any optimizer, if there is none."""
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    stepped = {id(parameter) for group in groups for parameter in group["params"]}
+    trained = {
+        name
+        for name, parameter in model.named_parameters(remove_duplicate=False)
+        if parameter.requires_grad and (id(parameter) in stepped or not optimizers)
+    }
     modules = cast("Iterable[tuple[str, nn.Module]]", model.named_modules(remove_duplicate=False))
     written = {
         f"{place}.{name}".removeprefix(".")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.errors import OptionError
-from symoptim.gauges.blocks import Block, add_at, block_of, live_terms, marginals, scales_of
+from symoptim.gauges.blocks import Block, add_at, block_of, live_terms, marginals
 from symoptim.gauges.canonical import canonical_element, parameters_of
 from symoptim.symmetry.spec import SymmetrySpec
 
@@ -52,11 +52,12 @@ def equalize_(model: nn.Module, spec: SymmetrySpec, *, power: float = POWER) -> 
         power: p.
 
     Returns:
-        The element it acted with; ``spec.rescale_(model, -element)`` undoes it.
+        The element it acted with; ``spec.rescale_(model, -element)`` undoes it. Zeros, where the group moves
+        no weights of two axes or more: there is nothing to balance, and the model is left as it is.
 
     Raises:
         OptionError: the power is not above 2.
-        SymmetryError: the group is of another model, or weights are not finite.
+        SymmetryError: the group is of another model, or weights are not finite, or would not be.
 
     >>> from symoptim.symmetry.discover import discover
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -70,29 +71,32 @@ def equalize_(model: nn.Module, spec: SymmetrySpec, *, power: float = POWER) -> 
     if not 2 < power < float("inf"):
         raise OptionError(f"power must be a finite number above 2, got {power}")
     parameters = parameters_of(model, spec)
+    weights = {name: w for name, w in parameters.items() if w.dim() > 1 and bool(w.any())}
+    terms = live_terms(spec, weights)
+    if not terms:
+        return torch.zeros(len(spec), dtype=torch.float64)
     element = canonical_element(parameters, spec)
-    element += _improvement(spec, _moved(spec, parameters, element), power)
+    tensors = _moved(spec, {name: weights[name] for name in terms}, element)
+    peaked = [
+        _Peaked(block_of(tensors[name] ** power, terms[name]), block_of(tensors[name].square(), terms[name]))
+        for name in terms
+    ]
+    element += _improvement(spec, peaked, power)
     spec.rescale_(model, element)
     return element
 
 
-def _moved(spec: SymmetrySpec, parameters: dict[str, Tensor], element: Tensor) -> dict[str, Tensor]:
-    """Parameters that are quantized, acted on with an element: absolute values, largest of each tensor 1."""
+def _moved(spec: SymmetrySpec, weights: dict[str, Tensor], element: Tensor) -> dict[str, Tensor]:
+    """Weights acted on with an element: absolute values, largest of each tensor 1."""
     found: dict[str, Tensor] = {}
-    for name, log_scale in spec.log_scales(element, parameters).items():
-        if parameters[name].dim() > 1:
-            values = parameters[name].to("cpu", torch.float64).abs() * log_scale.exp()
-            found[name] = values / values.max().clamp(min=torch.finfo(torch.float64).tiny)
+    for name, log_scale in spec.log_scales(element, weights).items():
+        values = weights[name].to("cpu", torch.float64).abs() * log_scale.exp()
+        found[name] = values / values.max()
     return found
 
 
-def _improvement(spec: SymmetrySpec, tensors: dict[str, Tensor], power: float) -> Tensor:
+def _improvement(spec: SymmetrySpec, peaked: Sequence[_Peaked], power: float) -> Tensor:
     """The element that lowers the objective, beginning at the identity."""
-    peaked = [
-        _Peaked(block_of(tensors[name] ** power, terms), block_of(tensors[name].square(), terms))
-        for name, terms in live_terms(spec, tensors).items()
-        if bool(tensors[name].any())
-    ]
     element = torch.zeros(len(spec), dtype=torch.float64)
     optimizer: Any = torch.optim.LBFGS(
         [element],
@@ -125,7 +129,7 @@ def objective(
     Returns:
         Value and gradient, one number per generator.
     """
-    scales, totals, value = scales_of(spec, element.detach()), torch.zeros(spec.scales + 1).double(), 0.0
+    scales, totals, value = spec.by_scale(element.detach()), torch.zeros(spec.scales + 1).double(), 0.0
     for blocks in peaked:
         for block, exponent, sign in zip(blocks, (power, 2.0), (1, -1), strict=True):
             found = marginals(block, [(exponent * scales[term.scales]).exp() for term in block.terms])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from symoptim.gauges.blocks import Block, Term, add_at, marginals, scales_of, varied
+from symoptim.gauges.blocks import AxisScales, Block, add_at, marginals, varied
 from symoptim.symmetry.sparse import Sparse, product
 from symoptim.symmetry.spec import SymmetrySpec
 
@@ -28,7 +28,7 @@ class Weighted:
             power: p.
         """
         self.spec, self.blocks = spec, blocks
-        scales = scales_of(spec, element)
+        scales = spec.by_scale(element)
         self.factors = [[(power * scales[term.scales]).exp() for term in block.terms] for block in blocks]
         self.marginals = [
             marginals(block, factors) for block, factors in zip(blocks, self.factors, strict=True)
@@ -48,7 +48,7 @@ class Weighted:
 
     def curvature(self, direction: Tensor) -> Tensor:
         """``B^T diag(w) B direction``."""
-        scales = scales_of(self.spec, direction)
+        scales = self.spec.by_scale(direction)
         totals = torch.zeros_like(scales)
         for block, factors, found in zip(self.blocks, self.factors, self.marginals, strict=True):
             changes = [scales[term.scales] for term in block.terms]
@@ -87,7 +87,7 @@ def diagonal(at_rest: Weighted) -> Tensor:
     return found
 
 
-def _exponents(spec: SymmetrySpec, term: Term) -> Sparse:
+def _exponents(spec: SymmetrySpec, term: AxisScales) -> Sparse:
     """Exponents of a term's numbers, by place in it and generator."""
     ids = term.scales.reshape(-1)
     places = (ids >= 0).nonzero().flatten()
@@ -132,7 +132,7 @@ def _dense(part: Sparse, generators: Tensor, count: int, like: Tensor) -> Tensor
 
 def reach(spec: SymmetrySpec, blocks: Sequence[Block], step: Tensor) -> float:
     """A bound on how far a step moves the log-scale of any entry."""
-    scales = scales_of(spec, step)
+    scales = spec.by_scale(step)
     return max((_furthest(block, scales) for block in blocks), default=0.0)
 
 

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from symoptim.errors import OptionError, SymmetryError
 from symoptim.symmetry.sparse import Sparse
-from symoptim.symmetry.state import require_movable, rescale_state_
+from symoptim.symmetry.state import require_movable, require_ties, rescaled
 from symoptim.symmetry.tensors import model_tensors
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class SymmetrySpec:
 
     def log_terms(self, element: Tensor, names: Iterable[str] | None = None) -> dict[str, list[Tensor]]:
         """The same before it is added up: a row's part, a column's part, which are small."""
-        scales = self._scales(element)
+        self._require_element(element)
+        scales = self.by_scale(element.double())
         found: dict[str, list[Tensor]] = {}
         for name in self.tensors if names is None else names:
             moved = self.tensors[name]
@@ -98,8 +99,12 @@ class SymmetrySpec:
         values = self.exponents.values * totals[self.exponents.rows]
         return torch.zeros(len(self), dtype=torch.float64).index_add_(0, self.exponents.columns, values)
 
-    def _scales(self, element: Tensor) -> Tensor:
-        """Log of every scale, and zero for no scale at the end."""
+    def by_scale(self, element: Tensor) -> Tensor:
+        """Numbers of generators added up for every scale, times exponents; zero for no scale at the end."""
+        values = self.exponents.values * element[self.exponents.columns]
+        return torch.zeros(self.scales + 1, dtype=torch.float64).index_add_(0, self.exponents.rows, values)
+
+    def _require_element(self, element: Tensor) -> None:
         if not isinstance(element, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(
                 f"an element is a tensor of {len(self)} log-scales, got {type(element).__name__}"
@@ -110,9 +115,6 @@ class SymmetrySpec:
             )
         if not bool(element.isfinite().all()):
             raise OptionError("log-scales must be finite, and some of these are not")
-        element = element.double()
-        values = self.exponents.values * element[self.exponents.columns]
-        return torch.zeros(self.scales + 1, dtype=torch.float64).index_add_(0, self.exponents.rows, values)
 
     def charges(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The adjoint of :meth:`log_scales`: for every generator the sum of entries times exponents.
@@ -150,8 +152,10 @@ class SymmetrySpec:
     def rescale_(self, model: nn.Module, element: Tensor, *, optimizer: Optimizer | None = None) -> nn.Module:
         """Act with an element on a model, in place; its outputs stay what they were.
 
+        Products are taken in float64 and rounded once; entries too small for their precision become zero.
+
         Args:
-            model: the one this was found on, or another of the same shapes.
+            model: the one this was found on, or another of the same shapes and ties.
             element: log-scales, one per generator.
             optimizer: its state becomes what it had been, had the weights always been scaled so.
 
@@ -160,7 +164,7 @@ class SymmetrySpec:
 
         Raises:
             OptionError: the element has another size, or the optimizer's state cannot be moved.
-            SymmetryError: the model is another one.
+            SymmetryError: the model is another one, or entries would be too large; nothing was changed.
 
         >>> from symoptim.symmetry.discover import discover
         >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -173,9 +177,8 @@ class SymmetrySpec:
         log_scales = self.log_scales(element)
         if optimizer is not None:
             require_movable(optimizer, model)
-            rescale_state_(optimizer, {there[name]: log_scale for name, log_scale in log_scales.items()})
-        for name, log_scale in log_scales.items():
-            there[name].mul_(log_scale.exp().to(there[name]))
+        for tensor, new in rescaled(there, log_scales, optimizer):
+            tensor.copy_(new)
         return model
 
     def require_model(self, model: nn.Module) -> dict[str, Tensor]:
@@ -188,6 +191,7 @@ class SymmetrySpec:
                 raise SymmetryError(
                     f"these are another model's symmetries: '{name}' must have shape {moved.shape}, and {has}"
                 )
+        require_ties(there, self.tensors, self.aliases)
         return there
 
     def certify(

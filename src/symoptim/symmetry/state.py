@@ -1,4 +1,4 @@
-"""Rescale an optimizer's state along with the weights it belongs to.
+"""What becomes of a model's tensors, and of its optimizer's state, under a rescaling.
 
 When a weight is multiplied by s its gradient is divided by s. So is a sum of gradients, and a sum of their
 squares is divided by s squared: what an optimizer has gathered becomes what it would have gathered at the
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, SymmetryError
 
 EXPONENTS = {
     "momentum_buffer": -1,
@@ -83,20 +83,94 @@ DECOUPLED = ("AdamW", "Muon")
 """Optimizers whose weight decay does not go through their state."""
 
 
-@torch.no_grad()
-def rescale_state_(optimizer: Optimizer, log_scales: Mapping[Tensor, Tensor]) -> None:
-    """Move the state of parameters.
+def require_ties(there: Mapping[str, Tensor], names: Iterable[str], aliases: Mapping[str, str]) -> None:
+    """Refuse a model whose tensors are tied in another way than a group says.
 
     Args:
-        optimizer: its state is changed in place.
-        log_scales: of the parameters' entries, by parameter.
+        there: the model's tensors by all their names.
+        names: of the tensors of the group, each of which is one of its own.
+        aliases: other names of these.
+
+    Raises:
+        SymmetryError: other names are one tensor.
     """
-    for parameter, log_scale in log_scales.items():
-        state: Mapping[str, Any] = optimizer.state.get(parameter, {})
-        exponents: Mapping[str, int] = getattr(optimizer, "state_exponents", EXPONENTS)
-        if exponents is EXPONENTS and "square_avg" in state:
-            # RMSprop's momentum is of gradients over their size.
-            exponents = {**EXPONENTS, "momentum_buffer": 0}
-        for key, value in state.items():
-            if isinstance(value, Tensor) and key in exponents:
-                value.mul_((exponents[key] * log_scale).exp().to(value))
+    for alias, name in aliases.items():
+        if there.get(alias) is not there[name]:
+            are = "are two" if alias in there else "the latter is not there"
+            raise SymmetryError(
+                f"these are another model's symmetries: '{name}' and '{alias}' must be one tensor (tied), "
+                f"and {are}"
+            )
+    first: dict[Tensor, str] = {}
+    for name in names:
+        if first.setdefault(there[name], name) != name:
+            raise SymmetryError(
+                f"these are another model's symmetries: '{first[there[name]]}' and '{name}' must be two "
+                "tensors, and are one (tied)"
+            )
+
+
+@torch.no_grad()
+def rescaled(
+    tensors: Mapping[str, Tensor], log_scales: Mapping[str, Tensor], optimizer: Optimizer | None = None
+) -> list[tuple[Tensor, Tensor]]:
+    """What a model's tensors and the state of its parameters become; nothing is written.
+
+    A parameter with a master copy becomes the rounding of the copy.
+
+    Args:
+        tensors: the model's, by name.
+        log_scales: of their entries, by name.
+        optimizer: whose state is wanted, too.
+
+    Returns:
+        Tensors, each with its new values.
+
+    Raises:
+        SymmetryError: a finite entry would not be finite.
+    """
+    found: list[tuple[Tensor, Tensor]] = []
+    for name, log_scale in log_scales.items():
+        tensor = tensors[name]
+        state = dict[str, Any]() if optimizer is None else optimizer.state.get(tensor, {})
+        moved: dict[str, Tensor] = {}
+        for key, exponent in _exponents(optimizer, state).items():
+            value: Tensor = _followed(state[key], tensor) if key == "master" else state[key]
+            moved[key] = _times(value, exponent * log_scale, f"the {key} of '{name}'")
+            found.append((state[key], moved[key]))
+        if "master" in moved:
+            new = _finite(moved["master"].to(tensor.dtype), tensor, f"'{name}'")
+        else:
+            new = _times(tensor, log_scale, f"'{name}'")
+        found.append((tensor, new))
+    return found
+
+
+def _exponents(optimizer: Optimizer | None, state: Mapping[str, Any]) -> dict[str, int]:
+    """Powers by which a parameter's state moves, of what there is of it."""
+    known: Mapping[str, int] = getattr(optimizer, "state_exponents", EXPONENTS)
+    if known is EXPONENTS and "square_avg" in state:
+        # RMSprop's momentum is of gradients over their size.
+        known = {**EXPONENTS, "momentum_buffer": 0}
+    return {key: known[key] for key, value in state.items() if isinstance(value, Tensor) and key in known}
+
+
+def _followed(master: Tensor, parameter: Tensor) -> Tensor:
+    """A master copy; where the parameter no longer is its rounding it was changed, and wins."""
+    return torch.where(parameter == master.to(parameter.dtype), master, parameter.to(master.dtype))
+
+
+def _times(tensor: Tensor, log_scale: Tensor, name: str) -> Tensor:
+    """A tensor times exponentials, in float64 on the CPU, where log-scales are; rounded once."""
+    product = tensor.detach().to("cpu", torch.float64) * log_scale.exp()
+    return _finite(product.to(tensor.dtype), tensor, name)
+
+
+def _finite(new: Tensor, old: Tensor, name: str) -> Tensor:
+    """New values; an error if what was finite is not."""
+    if not bool((new.isfinite() | ~old.detach().cpu().isfinite()).all()):
+        raise SymmetryError(
+            f"{name} would have entries too large for {old.dtype}; nothing was changed: act with a smaller "
+            "element, or in a wider precision"
+        )
+    return new
