@@ -36,11 +36,10 @@ def together(
     usable = (ready & alive & (count > 0)).nonzero().flatten()
     if not len(usable):
         return unknown.chosen(torch.zeros(len(unknown.rows), dtype=torch.bool)), None
-    matrices = usable[(about.fan[usable] > 1) & ~about.buffer[usable]]
-    usable = matrices if len(matrices) else usable
-    usable = usable[count[usable] == count[usable].min()]
-    usable = usable[about.tensor[usable] == about.tensor[usable].min()]
-    return _separated(sums, usable, layout.generators)
+    # Matrices first, then the shortest sums, then the first tensor.
+    single = ((about.fan == 1) | about.buffer).long()
+    rank = ((single * (count.max() + 1) + count) * (about.tensor.max() + 1) + about.tensor)[usable]
+    return _separated(sums, usable[rank == rank.min()], layout.generators)
 
 
 def _common_parts(layout: Layout, unknown: Sparse) -> tuple[Sparse, Tensor]:

@@ -12,7 +12,7 @@ from symoptim.symmetry.tensors import first_places, unique_rows, unique_values
 
 
 class Reading(NamedTuple):
-    """A term of a tensor whose squared norms are taken, the other terms divided out."""
+    """A term of a tensor whose norms are taken, the other terms divided out."""
 
     tensor: str
     own: Term
@@ -20,21 +20,24 @@ class Reading(NamedTuple):
 
 
 class Level(NamedTuple):
-    """Sizes that can be read at once.
-
-    The norms of all readings, one after another, are looked at in ``chosen`` places; each belongs to a
-    position of the layout and to the ``unit``-th of the ``generators``, whose mean is taken with ``weight``.
-    """
+    """Sizes that can be read at once: n norms that make up the sizes of m units."""
 
     readings: tuple[Reading, ...]
+    """Where norms are taken, of every position of a term."""
     chosen: Tensor
+    """Which of all these norms are used, ``(n,)``."""
     positions: Tensor
+    """Their positions in the layout, ``(n,)``."""
     unit: Tensor
+    """The unit each belongs to, a number below m, ``(n,)``."""
     weight: Tensor
+    """One over the number of rows of each unit, ``(m,)``."""
     generators: Tensor
+    """The generator that moves each unit, ``(m,)``."""
     exponents: Tensor
+    """The power of it that the norms move by, ``(m,)``."""
     resolved: Sparse
-    """Exponents of positions in the generators of this level: what becomes known."""
+    """Exponents of all positions in these generators: what becomes known."""
 
 
 class Positions(NamedTuple):

@@ -42,7 +42,7 @@ class ScaledSGD(GeometricSGD):
         warn_of_zero_filters(group)
 
     def scales(self) -> Factors:
-        """Norms of the filters; plain parameters have none."""
+        """Norms of the filters of all parameters that have a gradient; plain ones have none."""
         return filter_norms(self.param_groups)
 
 
