@@ -21,6 +21,7 @@ from symoptim import (
     ScaledSGD,
     SymmetrySpec,
     UnitNormSGD,
+    canonicalize_,
     clip_invariant_norm_,
     discover,
     invariant,
@@ -423,3 +424,38 @@ def test_precisions_can_be_mixed() -> None:
         torch.testing.assert_close(
             one.double(), two, rtol=1e-5 if one.dtype == torch.float32 else 1e-2, atol=1e-5
         )
+
+
+def test_symmetries_of_a_part_of_the_model_are_refused() -> None:
+    model, _, spec = a_network()
+    model.append(nn.Linear(2, 2).double())
+    with pytest.raises(SymmetryError, match=r"do not know '7\.weight', one of 2"):
+        FullMetricSGD(model, spec, lr=0.1)
+
+
+def test_a_gauge_without_symmetries_is_refused() -> None:
+    model, _, _ = a_network()
+    with pytest.raises(OptionError, match="together with its symmetries"):
+        invariant(AdamW, param_groups(model), lr=0.1, gauge=PathNorm())
+
+
+def test_printed_optimizers_are_short() -> None:
+    model, _, spec = a_network()
+    for make in INVARIANT.values():
+        optimizer = make(model, spec)
+        assert "alive" not in repr(optimizer)
+        assert "gauge: Pooled()" in repr(optimizer)
+        assert "alive" in optimizer.param_groups[0]
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_the_canonical_form_in_the_middle_of_training_changes_nothing(name: str) -> None:
+    curves: list[Tensor] = []
+    for canonical in (False, True):
+        model, x, spec = a_network()
+        optimizer = INVARIANT[name](model, spec)
+        losses(model, x, optimizer, steps=10)
+        if canonical:
+            canonicalize_(model, spec, optimizer=optimizer)
+        curves.append(losses(model, x, optimizer, steps=10))
+    assert disagreement(*curves) <= TOLERANCE

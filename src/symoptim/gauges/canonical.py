@@ -16,6 +16,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from symoptim.errors import SymmetryError
 from symoptim.gauges.blocks import Block, block_of, live_terms, merged
@@ -28,7 +29,7 @@ START = 1e-3
 
 
 @torch.no_grad()
-def canonicalize_(model: nn.Module, spec: SymmetrySpec) -> Tensor:
+def canonicalize_(model: nn.Module, spec: SymmetrySpec, *, optimizer: Optimizer | None = None) -> Tensor:
     """Bring a model to the representative of its orbit, in place; its outputs stay what they were.
 
     Computed in float64 on the CPU, whatever the model's precision and device. Buffers move along, but what
@@ -38,11 +39,13 @@ def canonicalize_(model: nn.Module, spec: SymmetrySpec) -> Tensor:
     Args:
         model: the one the group was found on, or another of the same shapes.
         spec: the group.
+        optimizer: its state is moved along, as by :meth:`.SymmetrySpec.rescale_`: in the middle of training.
 
     Returns:
         The element it acted with; ``spec.rescale_(model, -element)`` undoes it.
 
     Raises:
+        OptionError: the optimizer's state cannot be moved.
         SymmetryError: the group is of another model, weights are not finite or would not be, or there is no
             solution.
 
@@ -56,7 +59,7 @@ def canonicalize_(model: nn.Module, spec: SymmetrySpec) -> Tensor:
     True
     """
     element = canonical_element(parameters_of(model, spec), spec)
-    spec.rescale_(model, element)
+    spec.rescale_(model, element, optimizer=optimizer)
     return element
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from symoptim.errors import CheckpointError, OptionError, UnmeasuredWarning
+from symoptim.errors import CheckpointError, OptionError, SymmetryError, UnmeasuredWarning
 from symoptim.geometry.filters import update_dtype
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
@@ -43,6 +43,14 @@ class BoundMetric:
             parameter: name for name, parameter in unwrapped(model).named_parameters()
         }
         """Of all parameters of the model, moved or not."""
+        unseen = [
+            name for name in self.names.values() if name not in spec.tensors and name not in spec.aliases
+        ]
+        if unseen:
+            raise SymmetryError(
+                f"these are another model's symmetries: they do not know '{unseen[0]}', one of {len(unseen)} "
+                "such parameters of this one"
+            )
         self.shapes = {name: _shape_of(there[name]) for name in spec.tensors}
         self.metric = FullMetric.of(spec, there, gauge)
         warn_of_unmeasured(self.metric, spec)
@@ -124,7 +132,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def _require_kinds(model: object, spec: object, gauge: object) -> None:
     if not isinstance(model, nn.Module):
         raise OptionError(
-            f"the full metric is of a whole model: give the nn.Module, got {type(model).__name__}"
+            "the full metric is of a whole model: give the nn.Module, and groups of its parameters as "
+            f"groups=; got {type(model).__name__}"
         )
     if not isinstance(spec, SymmetrySpec):
         raise OptionError(f"spec must be what symoptim.discover returns, got {type(spec).__name__}")

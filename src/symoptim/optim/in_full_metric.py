@@ -55,6 +55,15 @@ class InFullMetric(Optimizer):
         for group in self.param_groups:
             group["alive"] = self.bound.metric.alive.clone()
 
+    def __repr__(self) -> str:
+        """As torch's, without the long memory of which blocks were zero."""
+        groups = self.param_groups
+        self.param_groups = [{key: group[key] for key in group if key != "alive"} for group in groups]
+        try:
+            return super().__repr__()
+        finally:
+            self.param_groups = groups
+
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "bound": self.bound}
 

@@ -78,12 +78,13 @@ def invariant(
     check_rate(options.get("lr", 0.0))
     if options.get("differentiable"):
         raise OptionError("invariant() has no differentiable=True: its coordinates change in place")
-    if spec is None and not isinstance(params, nn.Module):
+    if spec is None and not isinstance(params, nn.Module) and groups is None and gauge == Pooled():
         return in_chart(optimizer_class, Charted)(params, **options)
     if spec is None or not isinstance(params, nn.Module):
         raise OptionError(
             "give a model together with its symmetries, as in invariant(AdamW, model, spec=discover(model, "
-            "example_inputs)), or groups of parameters without spec"
+            "example_inputs)), with groups=[...] for groups of its parameters and gauge=..., if you like; or "
+            "groups of parameters alone"
         )
     bound = BoundMetric(params, spec, gauge)
     parameters = trainable(params) if groups is None else groups

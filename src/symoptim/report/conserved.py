@@ -9,7 +9,7 @@ Curve = tuple[Sequence[int], Sequence[float], Sequence[float]]
 """Steps, drift of the middle quantity, drift of the one that drifts most: ``ConservedQuantities.curve()``."""
 
 
-def draw_drift(runs: Mapping[str, Curve], path: Path) -> list[Path]:
+def draw_drift(runs: Mapping[str, Curve], path: Path | str) -> list[Path]:
     """Draw the drift of one or several runs: a line for the middle quantity, a dotted one for the largest.
 
     Args:
@@ -31,7 +31,7 @@ def draw_drift(runs: Mapping[str, Curve], path: Path) -> list[Path]:
     axes.set_ylabel("relative drift: median, largest (dotted)")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    return save(figure, path)
+    return save(figure, Path(path))
 
 
 def _positive(values: Sequence[float]) -> list[float]:
