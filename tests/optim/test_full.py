@@ -426,11 +426,13 @@ def test_precisions_can_be_mixed() -> None:
         )
 
 
-def test_symmetries_of_a_part_of_the_model_are_refused() -> None:
-    model, _, spec = a_network()
+def test_symmetries_of_a_part_of_the_model_are_refused_once_the_rest_is_used() -> None:
+    model, x, spec = a_network()
     model.append(nn.Linear(2, 2).double())
-    with pytest.raises(SymmetryError, match=r"do not know '7\.weight', one of 2"):
-        FullMetricSGD(model, spec, lr=0.1)
+    optimizer = FullMetricSGD(model, spec, lr=0.1)
+    losses(model[:-1], x, optimizer, steps=1)
+    with pytest.raises(SymmetryError, match=r"do not know '7\.weight', which has a gradient"):
+        losses(model, x, optimizer, steps=1)
 
 
 def test_a_gauge_without_symmetries_is_refused() -> None:

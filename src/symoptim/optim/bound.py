@@ -43,14 +43,9 @@ class BoundMetric:
             parameter: name for name, parameter in unwrapped(model).named_parameters()
         }
         """Of all parameters of the model, moved or not."""
-        unseen = [
-            name for name in self.names.values() if name not in spec.tensors and name not in spec.aliases
-        ]
-        if unseen:
-            raise SymmetryError(
-                f"these are another model's symmetries: they do not know '{unseen[0]}', one of {len(unseen)} "
-                "such parameters of this one"
-            )
+        known = {*spec.tensors, *spec.aliases}
+        self.unseen = {name: parameter for parameter, name in self.names.items() if name not in known}
+        """Parameters that no pass has used; if one gets a gradient, the group is of another model."""
         self.shapes = {name: _shape_of(there[name]) for name in spec.tensors}
         self.metric = FullMetric.of(spec, there, gauge)
         warn_of_unmeasured(self.metric, spec)
@@ -83,11 +78,20 @@ class BoundMetric:
         Returns:
             Factors of the parameters that move.
         """
+        self._require_all_seen()
         weights = {name: _wide(tensor, state.get(tensor, {})) for name, tensor in self.tensors.items()}
         for name, (module, key) in self.owners.items():
             weights[name] = _wide(module.get_buffer(key), {})
         found = self.metric_here().factors(weights, power)
         return {self.tensors[name]: factors for name, factors in found.items() if name in self.tensors}
+
+    def _require_all_seen(self) -> None:
+        for name, parameter in self.unseen.items():
+            if parameter.grad is not None:
+                raise SymmetryError(
+                    f"these are another model's symmetries: they do not know '{name}', which has a gradient; "
+                    "find those of this model, with inputs that use all of it"
+                )
 
     def saved(self) -> dict[str, Any]:
         """What a group has to remember: which gauge it is, and which blocks were zero at the start."""
