@@ -10,12 +10,10 @@ Nothing is timed before the certificate of the network in small holds: a wrong a
 
 import argparse
 import json
-import platform
 import resource
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ import torch
 from torch import nn
 
 import symoptim
+from measuring import seconds, write_figures
 from networks import GPT2, resnet50
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.trace import trace
@@ -54,13 +53,6 @@ def gate(spec: symoptim.SymmetrySpec, model: nn.Module, inputs: tuple[torch.Tens
     if not certificate.holds:
         sys.exit(f"not timed, for what is found is wrong: {certificate}")
     return str(certificate)
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    """Process time of a call."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
 
 
 def held() -> float:
@@ -120,10 +112,7 @@ def main() -> None:
             flush=True,
         )
     if asked.out:
-        machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.write_text(json.dumps({**machine, "figures": figures}, indent=2) + "\n")
-        print(f"written: {asked.out}")
+        write_figures(asked.out, figures)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,9 @@ copy of the weights, which moves as much memory as a step of SGD: what is writte
 
 import argparse
 import copy
-import json
 import math
-import platform
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
 import symoptim
+from measuring import seconds, write_figures
 from networks import GPT2, resnet50
 from symoptim.metric.full import FullMetric
 from symoptim.symmetry.tensors import model_tensors
@@ -62,13 +60,6 @@ def gate(model: nn.Module, spec: symoptim.SymmetrySpec) -> float:
     if worst > 1e-4:
         sys.exit(f"not timed, for the step is wrong by {worst:.1e}")
     return worst
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    """Process time of a call."""
-    began = time.process_time()
-    work()
-    return time.process_time() - began
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -115,10 +106,7 @@ def main() -> None:
         for label, ratio in one["ratios"].items():
             print(f"  {label:14} {1e3 * one['seconds'][label]:8.1f} ms {ratio:6.2f}")
     if asked.out:
-        machine = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.write_text(json.dumps({**machine, "figures": figures}, indent=2) + "\n")
-        print(f"written: {asked.out}")
+        write_figures(asked.out, figures)
 
 
 if __name__ == "__main__":

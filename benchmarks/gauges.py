@@ -7,26 +7,19 @@ float32, so that copies agree to its rounding).
 """
 
 import copy
-import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 import symoptim
+from measuring import seconds
 from networks import GPT2, resnet50
 
 NETWORKS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
     "ResNet-50, training": lambda: (resnet50(), (torch.rand(2, 3, 64, 64),)),
     "GPT-2 124M": lambda: (GPT2(), (torch.randint(50257, (2, 32)),)),
 }
-
-
-def seconds(work: Callable[..., object], *arguments: object) -> float:
-    """Process time of a call."""
-    start = time.process_time()
-    work(*arguments)
-    return time.process_time() - start
 
 
 def distance(one: nn.Module, other: nn.Module) -> float:
