@@ -34,8 +34,9 @@ LAYERS: dict[str, set[str]] = {
     "symmetry": {"errors", "routing"},
     "gauges": {"errors", "symmetry"},
     "models": {"errors", "geometry", "routing"},
-    "metric": {"geometry", "symmetry"},
-    "optim": {"errors", "geometry", "metric", "routing", "symmetry", "updates"},
+    "kernels": {"geometry"},
+    "metric": {"geometry", "kernels", "symmetry"},
+    "optim": {"errors", "geometry", "kernels", "metric", "routing", "symmetry", "updates"},
     "engine": {
         "data",
         "errors",

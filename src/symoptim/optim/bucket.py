@@ -1,0 +1,124 @@
+"""Parameters that are stepped by one launch: where all they need is, and whether it still is there."""
+
+import weakref
+from collections.abc import Sequence
+from operator import is_
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from symoptim.geometry.distributed import is_distributed
+from symoptim.kernels import table as columns
+from symoptim.kernels.dispatch import launcher
+from symoptim.kernels.lay import lay_of
+from symoptim.kernels.numbers import numbers_of, rate_elsewhere
+from symoptim.metric.fused import Sides
+from symoptim.optim.checks import Group
+from symoptim.optim.precision import State
+
+
+class Entry(NamedTuple):
+    """A parameter that a kernel steps."""
+
+    parameter: Tensor
+    state: State
+    group: int
+    """Number of its group."""
+    kind: int
+    """Its update, as kernels know it."""
+    axis: int | None
+    """The axis that counts its filters; none where the update knows no filters."""
+    sides: Sides | None = None
+    """Factors of its gradient by rows and columns, in the full metric."""
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The tensor itself, or this process's part of it."""
+    return tensor.to_local() if is_distributed(tensor) else tensor
+
+
+class Bucket:
+    """Parameters on one device and of one precision.
+
+    What kernels need is written into a table once. From then on a step only looks whether parameters, state
+    and gradients are where they were; new gradients cost new addresses, anything else a new bucket.
+    """
+
+    def __init__(self, entries: Sequence[Entry], gradients: list[Tensor]) -> None:
+        """Write the table.
+
+        Args:
+            entries: the parameters, with their momentum buffers and master copies.
+            gradients: theirs.
+        """
+        self.whole = [entry.parameter for entry in entries]
+        self.distributed = any(map(is_distributed, self.whole))
+        self.states = [entry.state for entry in entries]
+        self.buffers, self.masters = self._kept("momentum_buffer"), self._kept("master")
+        parameters = self._local(self.whole)
+        self.device, self.dtype = parameters[0].device, parameters[0].dtype
+        self.addresses = [parameter.data_ptr() for parameter in parameters]
+        self.table = torch.tensor([self._row(index, entry) for index, entry in enumerate(entries)])
+        self.strides = [gradient.stride() for gradient in self._local(gradients)]
+        self._point_at(gradients)
+        self.launcher = launcher(self.device, self.dtype, self.table)
+
+    def _kept(self, name: str) -> list[Tensor | None]:
+        return [state.get(name) for state in self.states]
+
+    def _local(self, tensors: list[Tensor]) -> list[Tensor]:
+        return list(map(local, tensors)) if self.distributed else tensors
+
+    def _row(self, index: int, entry: Entry) -> list[int]:
+        master, buffer = self.masters[index], self.buffers[index]
+        row = [0] * columns.WIDTH
+        row[columns.PARAMETER] = self.addresses[index]
+        row[columns.WEIGHTS] = self.addresses[index] if master is None else local(master).data_ptr()
+        row[columns.BUFFER] = 0 if buffer is None else local(buffer).data_ptr()
+        row[columns.OUTER : columns.INNER + 1] = lay_of(local(entry.parameter), entry.axis)
+        if entry.sides is not None:
+            by_row, by_column, twice = entry.sides
+            row[columns.OUTER : columns.INNER + 1] = 1, len(by_row), len(by_column)
+            row[columns.ROWS], row[columns.COLUMNS] = by_row.data_ptr(), by_column.data_ptr()
+            row[columns.TWICE] = int(twice)
+        row[columns.KIND], row[columns.GROUP] = entry.kind, entry.group
+        return row
+
+    def fits(self, gradients: list[Tensor]) -> bool:
+        """Whether all is as it was but the gradients; new ones like the last are taken over."""
+        if [parameter.data_ptr() for parameter in self._local(self.whole)] != self.addresses:
+            return False
+        if not all(map(is_, self._kept("momentum_buffer"), self.buffers)):
+            return False
+        if not all(map(is_, self._kept("master"), self.masters)):
+            return False
+        if not all(map(is_, gradients, [known() for known in self.known])):
+            return self._has_pointed_at(gradients)
+        return [gradient.data_ptr() for gradient in self._local(gradients)] == self.pointed
+
+    def _has_pointed_at(self, gradients: list[Tensor]) -> bool:
+        """Take over new gradients if they are like the last."""
+        here, dtype = self._local(gradients), self.dtype
+        if not all(one.layout is torch.strided and one.dtype is dtype for one in here):
+            return False
+        if [gradient.stride() for gradient in here] != self.strides:
+            return False
+        self._point_at(gradients)
+        self.launcher.point_at(self.table)
+        return True
+
+    def _point_at(self, gradients: list[Tensor]) -> None:
+        # Not the gradients themselves, which would be kept from being freed.
+        self.known = [weakref.ref(gradient) for gradient in gradients]
+        self.pointed = [gradient.data_ptr() for gradient in self._local(gradients)]
+        self.table[:, columns.GRADIENT] = torch.tensor(self.pointed)
+
+    def step(self, groups: Sequence[Group], scaling: tuple[Tensor, Tensor] | None) -> None:
+        """Step all parameters with the options their groups have now.
+
+        Args:
+            groups: of the optimizer.
+            scaling: what the loss was multiplied by, and whether that was too much.
+        """
+        self.launcher.launch(list(map(numbers_of, groups)), list(map(rate_elsewhere, groups)), scaling)
