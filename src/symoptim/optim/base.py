@@ -25,6 +25,7 @@ from symoptim.optim.checks import (
 from symoptim.optim.fused import FusedSteps
 from symoptim.optim.layout import write
 from symoptim.optim.precision import require_same_shapes, restore_precision
+from symoptim.optim.scaling import Scaling, scaling_of, takes_scaling
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions
@@ -155,10 +156,16 @@ class GeometricSGD(Optimizer):
             check_gradients(self.param_groups)
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             metric = self._metric()
-            self._fused.step()
+            scaling = scaling_of(self)
+            self._fused.step(scaling)
             for group, left in zip(self.param_groups, self._fused.left, strict=True):
-                self._step_left(group, left, metric)
+                if left and not (scaling and bool(scaling.found_inf)):
+                    self._step_left(group, left, metric, scaling)
         return loss
+
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        return takes_scaling(self.param_groups)
 
     def _sides(self) -> Mapping[Tensor, Sides | None]:
         """Parameters with a metric, and where kernels find its factors; none here."""
@@ -168,14 +175,15 @@ class GeometricSGD(Optimizer):
         """Factors that gradients are multiplied by before their update, by parameter; none here."""
         return {}
 
-    def _step_left(self, group: Group, left: list[Tensor], metric: Factors) -> None:
+    def _step_left(self, group: Group, left: list[Tensor], metric: Factors, scaling: Scaling | None) -> None:
         """Step parameters of a group that no kernel takes."""
         update = self.updates[group["geometry"]]
         by_device: dict[torch.device, list[Job]] = {}
         for parameter in left:
             if parameter.grad is not None:
                 over = axes_of(group["geometry"], group["axis"], parameter.ndim)
-                job = Job(parameter, parameter.grad, self.state[parameter], over, metric.get(parameter, ()))
+                gradient = parameter.grad if scaling is None else parameter.grad / scaling.scale
+                job = Job(parameter, gradient, self.state[parameter], over, metric.get(parameter, ()))
                 by_device.setdefault(parameter.device, []).append(job)
         for device, jobs in by_device.items():
             options = StepOptions(
