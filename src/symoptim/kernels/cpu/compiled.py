@@ -1,13 +1,28 @@
 # pyright: basic
 """How functions are compiled, and arrays made of addresses. numba has no types."""
 
+import hashlib
+from pathlib import Path
+
 import numba
 from numba import carray  # pyright: ignore[reportPrivateImportUsage]
 from numba.core import types
 from numba.extending import intrinsic
 
 # Sums may be reordered, which is what makes them fast; NaN and infinity stay what they are.
-njit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+_OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
+
+njit = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)  # pyright: ignore[reportCallIssue]
+"""Compile a part of a kernel."""
+
+kernel = numba.njit(cache=True, **_OPTIONS)
+"""Compile a kernel, once on a machine: the result is kept beside the source, or in the user's cache."""
+
+SOURCES = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.parent.rglob("*.py")))
+).hexdigest()
+"""What a kept kernel depends on besides its own file. numba looks at no other file, but at what a function
+encloses."""
 
 
 @intrinsic

@@ -35,7 +35,7 @@ def _block_of_one(w):
 
 
 @njit
-def _products_of_one(w):
+def products_of_one(w):
     """Of weights with themselves."""
     if w.size <= BLOCK:
         return np.float64(_block_of_one(w))
@@ -68,26 +68,29 @@ def _products_of_two(w, g):
 
 
 @njit
-def _block_of_buffer(w, g, m):
-    wm = mg = mm = w.dtype.type(0)
+def _block_of_three(w, g, m):
+    ww = wg = gg = wm = mg = mm = w.dtype.type(0)
     for i in range(w.size):
+        ww += w[i] * w[i]
+        wg += w[i] * g[i]
+        gg += g[i] * g[i]
         wm += w[i] * m[i]
         mg += m[i] * g[i]
         mm += m[i] * m[i]
-    return np.float64(wm), np.float64(mg), np.float64(mm)
+    return np.float64(ww), np.float64(wg), np.float64(gg), np.float64(wm), np.float64(mg), np.float64(mm)
 
 
 @njit
-def _products_with_buffer(w, g, m):
-    """Of the buffer with weights, gradient and itself: wm, mg, mm."""
+def _products_of_three(w, g, m):
+    """Of weights, gradient and buffer: ww, wg, gg, wm, mg, mm."""
     if w.size <= BLOCK:
-        return _block_of_buffer(w, g, m)
-    wm, mg, mm = 0.0, 0.0, 0.0
+        return _block_of_three(w, g, m)
+    ww, wg, gg, wm, mg, mm = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for start in range(0, w.size, BLOCK):
         end = start + BLOCK
-        one, two, three = _block_of_buffer(w[start:end], g[start:end], m[start:end])
-        wm, mg, mm = wm + one, mg + two, mm + three
-    return wm, mg, mm
+        a, b, c, d, e, f = _block_of_three(w[start:end], g[start:end], m[start:end])
+        ww, wg, gg, wm, mg, mm = ww + a, wg + b, gg + c, wm + d, mg + e, mm + f
+    return ww, wg, gg, wm, mg, mm
 
 
 @njit
@@ -146,19 +149,14 @@ def linear(w, g, m, square, number):
 
 
 @njit
-def scaled(w, g, m, number):
-    """Step of a filter in the scaled metric."""
-    linear(w, g, m, _products_of_one(w), number)
-
-
-@njit
 def unit(w, g, m, number):
     """Step of a filter on the unit sphere."""
     rate, sign, old, new = number[RATE], number[SIGN], number[OLD], number[NEW]
-    ww, wg, gg = _products_of_two(w, g)
     wm = mg = mm = 0.0
     if m.size:
-        wm, mg, mm = _products_with_buffer(w, g, m)
+        ww, wg, gg, wm, mg, mm = _products_of_three(w, g, m)
+    else:
+        ww, wg, gg = _products_of_two(w, g)
     a = inverse_norm(ww, w)
     along = a * a * (old * wm + new * sign * wg)
     squared = old * old * mm + 2 * old * new * sign * mg + new * new * gg  # length of what is projected
@@ -173,7 +171,7 @@ def unit(w, g, m, number):
     else:
         _move(w, g, to_w, to_g)
     if not safe:
-        _times(w, 1 / math.sqrt(_products_of_one(w)))
+        _times(w, 1 / math.sqrt(products_of_one(w)))
 
 
 @njit

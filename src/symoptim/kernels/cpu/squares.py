@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import array_at, njit
+from symoptim.kernels.cpu.compiled import SOURCES, array_at, kernel, njit
 from symoptim.kernels.squares import OF_ROWS, OUT
 from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS
 
@@ -48,17 +48,25 @@ def _of_columns(w, rows, inner, first, last, out):
             out[i] += part[i]
 
 
-@njit
-def squares(stretches, table, like, out):
-    """Write the sums of stretches ``(matrix, first, last)`` of rows or columns to ``out``, which is zero."""
-    for k in range(stretches.shape[0]):
-        about, first, last = table[stretches[k, 0]], stretches[k, 1], stretches[k, 2]
-        count, inner, start = about[COUNT], about[INNER], about[OUT]
-        w = array_at(about[WEIGHTS], count * inner, like)
-        if about[KIND] == OF_ROWS:
-            columns = array_at(about[COLUMNS], inner, like)
-            for row in range(first, last):
-                out[start + row] = _of_row(w[row * inner : (row + 1) * inner], columns)
-        else:
-            rows = array_at(about[ROWS], count, like)
-            _of_columns(w, rows, inner, first, last, out[start + first : start + last])
+def _made(sources):
+    @kernel
+    def squares(stretches, table, like, out):
+        """Write the sums of stretches ``(matrix, first, last)`` of rows or columns to ``out``, all zeros."""
+        if not sources:
+            return
+        for k in range(stretches.shape[0]):
+            about, first, last = table[stretches[k, 0]], stretches[k, 1], stretches[k, 2]
+            count, inner, start = about[COUNT], about[INNER], about[OUT]
+            w = array_at(about[WEIGHTS], count * inner, like)
+            if about[KIND] == OF_ROWS:
+                columns = array_at(about[COLUMNS], inner, like)
+                for row in range(first, last):
+                    out[start + row] = _of_row(w[row * inner : (row + 1) * inner], columns)
+            else:
+                rows = array_at(about[ROWS], count, like)
+                _of_columns(w, rows, inner, first, last, out[start + first : start + last])
+
+    return squares
+
+
+squares = _made(SOURCES)
