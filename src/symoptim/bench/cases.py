@@ -94,7 +94,9 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "gpt2": lambda: _network_case("gpt2", "GPT-2, 124 M", _make_gpt2),
     "gpt-1.3b": lambda: Case(name="gpt-1.3b", title="GPT, 1.3 B", weights=gpt_shapes()),
     "tiny": lambda: Case(name="tiny", title="1,000 matrices of 32 x 32", weights=(Weight((32, 32)),) * 1000),
-    "matrix": lambda: Case(name="matrix", title="one matrix of 16384 x 16384", weights=(Weight((2**14, 2**14)),)),
+    "matrix": lambda: Case(
+        name="matrix", title="one matrix of 16384 x 16384", weights=(Weight((2**14, 2**14)),)
+    ),
     "segnet": lambda: _network_case("segnet", "SegNet", _make_segnet),
 }
 """Makers of all cases, by name."""

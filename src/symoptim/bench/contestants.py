@@ -59,6 +59,8 @@ class Contestant:
     """Its gate is one step with gradients orthogonal to rows: with others it would be plain SGD."""
     compiles: bool = False
     """It takes long to make, and competes only where asked."""
+    require: Callable[[], object] = lambda: None
+    """Raises where it can be told without any weights that it cannot be made."""
     remark: str = ""
 
     def missing(self, device: torch.device, dtype: torch.dtype) -> str:
@@ -66,11 +68,13 @@ class Contestant:
         if self.package and find_spec(self.package) is None:
             return f"not installed: {self.install}"
         if self.formula is None:
-            return ""  # it takes a whole network to try
+            return why_not(self.require)  # it would take a whole network to try
         trial = Case(name="trial", title="trial", weights=(Weight((2, 3)), Weight((3,), "plain")))
         material = Material(trial, device, dtype, symmetries=False)
         material.fill(unit=True, tangent=False)
-        return why_not(lambda: self.make(Asked(material=material, members=material.members, rate=0.1, momentum=0.9)))
+        return why_not(
+            lambda: self.make(Asked(material=material, members=material.members, rate=0.1, momentum=0.9))
+        )
 
 
 def why_not(make: Callable[[], object]) -> str:

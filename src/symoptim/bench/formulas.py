@@ -1,11 +1,11 @@
 r"""What every contestant claims to compute, in float64: the meaning its gate holds it to.
 
-    ours            the pure step of :mod:`symoptim.updates.step`
-    SGD, AdamW      the recurrences of PyTorch's documentation, AdamW with its decay of 0.01
-    geoopt          the unit-norm step; with momentum as its code has it: the buffer starts at the gradient of
-                    the surrounding space, so that the first step is 1 + momentum times as long
-    SGDP            SGD whose update loses its part along the filters where gradients are orthogonal to them
-    ObliqueSGD      the unit-norm step without momentum, whatever is asked: its buffer is never written to
+ours            the pure step of :mod:`symoptim.updates.step`
+SGD, AdamW      the recurrences of PyTorch's documentation, AdamW with its decay of 0.01
+geoopt          the unit-norm step; with momentum as its code has it: the buffer starts at the gradient of
+                the surrounding space, so that the first step is 1 + momentum times as long
+SGDP            SGD whose update loses its part along the filters where gradients are orthogonal to them
+ObliqueSGD      the unit-norm step without momentum, whatever is asked: its buffer is never written to
 """
 
 from collections.abc import Callable, Mapping
@@ -89,9 +89,7 @@ def geoopt(piece: Piece, rate: float, momentum: float) -> None:
     tangent = project_to_tangent(w, g, piece.over) if on_sphere else g
     buffer = momentum * piece.memory.get("momentum", g) + tangent
     piece.weights = retract(w, -rate * buffer, piece.over) if on_sphere else w - rate * buffer
-    piece.memory["momentum"] = (
-        project_to_tangent(piece.weights, buffer, piece.over) if on_sphere else buffer
-    )
+    piece.memory["momentum"] = project_to_tangent(piece.weights, buffer, piece.over) if on_sphere else buffer
 
 
 def sgdp(piece: Piece, rate: float, momentum: float) -> None:

@@ -1,8 +1,8 @@
 """No speed without a right answer: a few steps of a contestant against its formula in float64.
 
-The steps are taken on the case's own tensors, large ones whole; of these the first and the last filter and some
-in between are looked at, which is enough, as no filter's step depends on another's. Errors are relative to
-how far the tensor moved.
+The steps are taken on the case's own tensors. Of large ones the first and the last filter and some in between
+are looked at, which is enough, as no filter's step depends on another's. Errors are relative to how far the
+tensor moved.
 """
 
 import math
@@ -27,8 +27,8 @@ LOOKED_AT = 2**17
 """Tensors with more elements are not looked at whole."""
 SAMPLED = 61
 
-TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
-"""Rounding is ten times below either: a bfloat16 weight ends up to 1/256 of itself beside a float64 one."""
+TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 0.1}
+"""Rounding is below: three steps in bfloat16 without a master copy end up to 0.07 of their length off."""
 
 
 class Watched(NamedTuple):
@@ -116,7 +116,7 @@ def _gate_full(contestant: Contestant, material: Material, momentum: float) -> f
     """The same for the full metric, on the whole network."""
     model, spec = material.whole()
     there = model_tensors(model)
-    metric = FullMetric.of(spec, there, Pooled())
+    metric = material.remembered("metric", lambda: FullMetric.of(spec, there, Pooled()))
     tensors = {name: tensor.detach().double().cpu() for name, tensor in there.items()}
     names = [name for name, _ in model.named_parameters()]
     starts = {name: tensors[name] for name in names}
@@ -134,4 +134,6 @@ def _gate_full(contestant: Contestant, material: Material, momentum: float) -> f
             stepped = step(PLAIN, tensors[name], direction, options, buffer=buffers[name])
             tensors[name], buffers[name] = stepped
     moved = dict(model.named_parameters())
-    return _largest(_error(moved[name].detach().double().cpu(), tensors[name], starts[name]) for name in names)
+    return _largest(
+        _error(moved[name].detach().double().cpu(), tensors[name], starts[name]) for name in names
+    )

@@ -1,5 +1,8 @@
 """Weights and gradients of a case, made once and shared by all contestants."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
 import torch
 from torch import Tensor, nn
 
@@ -15,6 +18,9 @@ from symoptim.symmetry.spec import SymmetrySpec
 BLOCK = 1_048_583
 GATED_ELEMENTS = 2**26
 """A gate looks at one tensor of each kind, and at all as long as they are not more than this in all."""
+
+
+Thing = TypeVar("Thing")
 
 
 class Member:
@@ -43,7 +49,7 @@ class Member:
 
 
 class Material:
-    """All members of a case on a device; ``spec`` has the symmetries of its network if they were asked for."""
+    """All members of a case on a device; ``spec`` has the symmetries of its network, if asked for."""
 
     def __init__(self, case: Case, device: torch.device, dtype: torch.dtype, *, symmetries: bool) -> None:
         """Make a case's tensors.
@@ -63,10 +69,19 @@ class Material:
             self.model = model.to(device, dtype)
             parameters = list(self.model.parameters())
         else:
-            parameters = [nn.Parameter(torch.empty(w.shape, device=device, dtype=dtype)) for w in case.weights]
+            parameters = [
+                nn.Parameter(torch.empty(w.shape, device=device, dtype=dtype)) for w in case.weights
+            ]
         self.members = [Member(w, p) for w, p in zip(case.weights, parameters, strict=True)]
         draw = torch.Generator().manual_seed(0)
         self.block = torch.randn(BLOCK, generator=draw).to(device, dtype)
+        self._remembered: dict[str, Any] = {}
+
+    def remembered(self, name: str, make: Callable[[], Thing]) -> Thing:
+        """What was made under that name before, or is now: some things take seconds."""
+        if name not in self._remembered:
+            self._remembered[name] = make()
+        return self._remembered[name]
 
     @property
     def bytes(self) -> int:
@@ -126,7 +141,9 @@ class Material:
 
 def _scale(weights: Tensor, over: Axes, block: Tensor, *, unit: bool) -> None:
     """Give filters unit norm, or norms between 1/2 and 2."""
-    norms = torch.linalg.vector_norm(weights, dim=over, keepdim=True, dtype=torch.float32)
+    norms: Tensor = cast("Any", torch.linalg).vector_norm(
+        weights, dim=over, keepdim=True, dtype=torch.float32
+    )
     if not unit:
         wanted = block[: norms.numel()].float().sigmoid().mul(1.5).add(0.5)
         norms = norms / wanted.view(norms.shape)
@@ -140,4 +157,3 @@ def _turn(weights: Tensor, gradient: Tensor, over: Axes, *, away: bool) -> None:
     elif weights.ndim > 1:
         along = inner(weights, gradient, over) / inner(weights, weights, over)
         gradient.addcmul_(weights, along.to(weights.dtype), value=-1)
-

@@ -1,8 +1,8 @@
 """Memory of a step, and what else it does to a device.
 
 The state is what an optimizer keeps between steps. What a step needs on top, and gives back, is the largest
-sum of the tensors that are alive during it: on CUDA the allocator's own peak, on the CPU the peak of what torch's
-allocator tells its profiler. Memory that a kernel takes from the system without torch is not in it.
+sum of the tensors that are alive during it: on CUDA the allocator's own peak, on the CPU the peak of what
+torch's allocator tells its profiler. Memory that a kernel takes from the system without torch is not in it.
 """
 
 import os
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-
 from torch.profiler import ProfilerActivity
 
 from symoptim.bench.contestants import Stepper

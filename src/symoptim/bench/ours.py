@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,9 +11,11 @@ from symoptim.bench.contestants import Asked, Contestant, Stepper
 from symoptim.bench.formulas import SCALED_UPDATES, UNIT_NORM_UPDATES, Updates, pure
 from symoptim.bench.material import Member
 from symoptim.errors import OptionError
+from symoptim.geometry.filters import Axes
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.full import FullMetricSGD
 from symoptim.optim.sgd import ScaledSGD, UnitNormSGD
+from symoptim.routing import Geometry
 from symoptim.updates.step import StepOptions, step
 
 COMPILED_TENSORS = 300
@@ -30,7 +32,7 @@ def _fused_keyword(kind: type[GeometricSGD], *, fused: bool) -> dict[str, Any]:
 
 def _groups(members: list[Member]) -> list[dict[str, Any]]:
     """Parameter groups by geometry and axis."""
-    kinds: dict[tuple[str, int], list[Tensor]] = {}
+    kinds: dict[tuple[Geometry, int], list[Tensor]] = {}
     for member in members:
         kinds.setdefault((member.weight.geometry, member.weight.axis), []).append(member.fresh())
     return [{"params": params, "geometry": kind, "axis": axis} for (kind, axis), params in kinds.items()]
@@ -70,11 +72,13 @@ class Compiled:
             raise OptionError("the compiled step keeps no master copies: float32 only")
         if len(asked.members) > COMPILED_TENSORS:
             raise OptionError(f"{len(asked.members)} tensors take too long to compile")
-        self.members = [(m.parameter.detach(), m.gradient, m.weight.geometry, m.over) for m in asked.members]
+        self.members: list[tuple[Tensor, Tensor, Geometry, Axes]] = [
+            (m.parameter.detach(), m.gradient, m.weight.geometry, m.over) for m in asked.members
+        ]
         self.updates, self.options = updates, StepOptions(lr=asked.rate, momentum=asked.momentum)
         self.buffers = [torch.zeros_like(w) if asked.momentum else None for w, *_ in self.members]
         self.state = {n: {"momentum": b} for n, b in enumerate(self.buffers) if b is not None}
-        self.compiled: Callable[[], None] = torch.compile(self._step_all, dynamic=False)
+        self.compiled: Callable[[], None] = cast("Any", torch).compile(self._step_all, dynamic=False)
 
     def _step_all(self) -> None:
         for (weights, gradient, geometry, over), buffer in zip(self.members, self.buffers, strict=True):
@@ -94,7 +98,9 @@ def _three(name: str, kind: type[GeometricSGD], updates: Updates) -> list[Contes
     """An update of the paper: fused, reference, compiled."""
     formula, key = pure(updates), name.lower()
     return [
-        Contestant(name=f"{key}-fused", title=f"{name}, fused", make=_by_groups(kind, fused=True), formula=formula),
+        Contestant(
+            name=f"{key}-fused", title=f"{name}, fused", make=_by_groups(kind, fused=True), formula=formula
+        ),
         Contestant(
             name=f"{key}-reference",
             title=f"{name}, reference",
@@ -114,7 +120,15 @@ def _three(name: str, kind: type[GeometricSGD], updates: Updates) -> list[Contes
 OURS: list[Contestant] = [
     *_three("SM", ScaledSGD, SCALED_UPDATES),
     *_three("UN", UnitNormSGD, UNIT_NORM_UPDATES),
-    Contestant(name="full-fused", title="full metric, fused", make=_in_full(fused=True), formula=None),
-    Contestant(name="full-reference", title="full metric, reference", make=_in_full(fused=False), formula=None),
+    Contestant(
+        name="full-fused",
+        title="full metric, fused",
+        make=_in_full(fused=True),
+        formula=None,
+        require=lambda: _fused_keyword(FullMetricSGD, fused=True),
+    ),
+    Contestant(
+        name="full-reference", title="full metric, reference", make=_in_full(fused=False), formula=None
+    ),
 ]
 """All of them."""

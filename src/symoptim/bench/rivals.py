@@ -26,11 +26,11 @@ def _fresh(members: list[Member]) -> Parameters:
     return [member.fresh() for member in members]
 
 
-def _sgd(**how: bool) -> Callable[[Asked], Stepper]:
+def _sgd(**how: Any) -> Callable[[Asked], Stepper]:
     return lambda asked: SGD(_fresh(asked.members), lr=asked.rate, momentum=asked.momentum, **how)
 
 
-def _adamw(**how: bool) -> Callable[[Asked], Stepper]:
+def _adamw(**how: Any) -> Callable[[Asked], Stepper]:
     return lambda asked: AdamW(_fresh(asked.members), lr=asked.rate, **how)
 
 

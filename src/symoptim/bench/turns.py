@@ -1,7 +1,7 @@
 """Measure one case: everybody takes turns in one process, on the same weights and gradients.
 
-Nobody is timed whose gate is not passed. Where the states of all fit the memory together, everybody steps once
-in every round; where they do not, everybody's is made anew for a few steps, in two rounds at least.
+Nobody is timed who does not pass the gate. Where the states of all fit the memory together, everybody steps
+once in every round; where they do not, everybody's is made anew for a few steps, in two rounds at least.
 """
 
 import gc
@@ -78,7 +78,7 @@ def measure(
     for contestant in contestants:
         refusal, error = _tried(contestant, material, momentum)
         tick(contestant.title)
-        if refusal:
+        if refusal or error is None:
             lines[contestant.name] = {"refused": refusal, "gate": error}
         else:
             entries.append(Entry(contestant=contestant, error=error))
@@ -117,7 +117,7 @@ def _take_turns(
     wide = material.bytes * 4 / material.dtype.itemsize
     together = sum(entry.contestant.copies(momentum) for entry in entries) * wide
     stay = together < free_bytes(material.device) / 2
-    began, turns = time.monotonic(), 0
+    began = time.monotonic()
     for number in _rounds(pace, FEWEST if stay else 2):
         if number and time.monotonic() - began > pace.seconds:
             break
@@ -128,7 +128,6 @@ def _take_turns(
                 entry.stepper = None
                 _tidy(material.device)
             tick(entry.contestant.title)
-        turns += 1
 
 
 def _rounds(pace: Pace, fewest: int) -> Iterator[int]:
