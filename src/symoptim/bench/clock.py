@@ -15,7 +15,7 @@ Before every step a buffer larger than any cache is overwritten, as the passes o
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -81,7 +81,7 @@ class CudaClock:
         seconds, host = self._between(work)
         self._rest()
         # The only way to keep a device busy for a given time; there is no public name for it.
-        torch.cuda._sleep(int(self.CYCLES * (2 * host + 1e-4)))  # pyright: ignore[reportPrivateUsage]
+        cast("Any", torch.cuda)._sleep(int(self.CYCLES * (2 * host + 1e-4)))
         device, _ = self._between(work)
         return Reading(seconds, host, device)
 

@@ -62,6 +62,7 @@ class Contestant:
     require: Callable[[], object] = lambda: None
     """Raises where it can be told without any weights that it cannot be made."""
     remark: str = ""
+    """What is to be known of its momentum."""
 
     def missing(self, device: torch.device, dtype: torch.dtype) -> str:
         """Why it cannot compete there, tried on two small matrices; empty if it can."""

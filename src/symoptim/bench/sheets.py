@@ -33,7 +33,7 @@ def sheets(steps: Sequence[Step]) -> list[Sheet]:
     momenta = sorted({step.line["momentum"] for step in steps})
     timed = [_times([s for s in steps if s.line["momentum"] == momentum], momentum) for momentum in momenta]
     last = [step for step in steps if step.line["momentum"] == momenta[-1]]
-    return [*timed, _memory(last, momenta[-1])]
+    return [*timed, _memory(last, momenta[-1])._replace(notes=_absences(steps))]
 
 
 def describe(steps: Sequence[Step]) -> str:
@@ -98,7 +98,7 @@ def _times(steps: list[Step], momentum: float) -> Sheet:
             rows.append([title, *texts])
     heading = "without momentum" if not momentum else f"momentum {momentum:g}"
     title = f"Milliseconds of a step, {heading}; in parentheses, as a multiple of fused SGD"
-    return Sheet(title, ["", *cases.values()], rows, _absences(steps))
+    return Sheet(title, ["", *cases.values()], rows, [])
 
 
 def _cell(step: Step | None, steps: list[Step]) -> str:
@@ -110,15 +110,15 @@ def _cell(step: Step | None, steps: list[Step]) -> str:
 
 def _absences(steps: Sequence[Step]) -> list[str]:
     """Who is missing and who was refused, with what else is to be known, each said once."""
-    said: dict[str, list[str]] = {}
+    said: dict[str, set[str]] = {}
     cases = {step.line["case"] for step in steps}
     for step in steps:
         for kind in ("missing", "refused", "remark"):
             if kind in step.line:
                 words = f"{step.line['title']}: {step.line[kind]}"
-                said.setdefault(words, []).append(step.line["case_title"])
+                said.setdefault(words, set()).add(step.line["case_title"])
     return [
-        words if len(cases) == len(titles) else f"{words} ({', '.join(titles)})"
+        words if len(cases) == len(titles) else f"{words} ({', '.join(sorted(titles))})"
         for words, titles in said.items()
     ]
 

@@ -87,7 +87,7 @@ def measure(
     _take_turns(entries, material, momentum, clock, copy, pace, tick)
     for entry in entries:
         lines[entry.contestant.name] = _line(entry, material, momentum, clock, copy)
-    return [{**_about(contestant), **lines[contestant.name]} for contestant in contestants]
+    return [{**_about(contestant, momentum), **lines[contestant.name]} for contestant in contestants]
 
 
 def _tried(contestant: Contestant, material: Material, momentum: float) -> tuple[str, float | None]:
@@ -154,9 +154,9 @@ def _tidy(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def _about(contestant: Contestant) -> Line:
+def _about(contestant: Contestant, momentum: float) -> Line:
     words = {"contestant": contestant.name, "title": contestant.title}
-    return {**words, "remark": contestant.remark} if contestant.remark else words
+    return {**words, "remark": contestant.remark} if contestant.remark and momentum else words
 
 
 def _line(entry: Entry, material: Material, momentum: float, clock: Clock, copy: Copy) -> Line:

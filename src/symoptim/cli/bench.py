@@ -33,7 +33,8 @@ Optimizers = Annotated[
         "--optimizers",
         "--rivals",
         help="Of sgd-fused (always there), sgd-foreach, adamw-fused, adamw-foreach, geoopt, sgdp, "
-        "sgdp-collection, oblique, and sm-, un- with -fused, -reference, -compiled, full- with -fused, -reference.",
+        "sgdp-collection, oblique, sm-fused, sm-reference, sm-compiled, un-fused, un-reference, un-compiled, "
+        "full-fused, full-reference.",
         show_default="all that are installed and need no compiler",
     ),
 ]
