@@ -30,7 +30,7 @@ OTHERS = ("geoopt", "adamp", "pytorch-optimizer", "emerging-optimizers", "triton
 class Plan:
     """All there is to measure."""
 
-    cases: tuple[Callable[[], Case], ...]
+    cases: tuple[Case, ...]
     contestants: list[Contestant]
     momenta: tuple[float, ...]
     dtypes: tuple[str, ...]
@@ -77,13 +77,13 @@ def carry_out(plan: Plan, journal: Journal, watcher: Watcher) -> None:
         watcher: told about progress.
     """
     todo = [
-        (make, dtype, _open(plan, make(), dtype, journal)) for make, dtype in product(plan.cases, plan.dtypes)
+        (case, dtype, _open(plan, case, dtype, journal)) for case, dtype in product(plan.cases, plan.dtypes)
     ]
-    for make, _, momenta in todo:
-        watcher.expect(make().elements ** 0.5 * len(momenta))
-    for make, dtype, momenta in todo:
+    for case, _, momenta in todo:
+        watcher.expect(case.elements**0.5 * len(momenta))
+    for case, dtype, momenta in todo:
         if momenta:
-            _measure_case(plan, make(), dtype, momenta, journal, watcher)
+            _measure_case(plan, case, dtype, momenta, journal, watcher)
 
 
 def _open(plan: Plan, case: Case, dtype: str, journal: Journal) -> list[float]:

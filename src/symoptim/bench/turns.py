@@ -28,6 +28,9 @@ FEWEST = 3
 VISIT = 3
 """Steps of a visit where states do not fit together."""
 
+LARGE = 2**26
+"""Weights of so many bytes are worth collecting garbage for."""
+
 Line = dict[str, Any]
 """What is found out about a contestant, for the records."""
 
@@ -100,7 +103,7 @@ def _tried(contestant: Contestant, material: Material, momentum: float) -> tuple
     except Exception as raised:  # whatever a rival raises: it is out, the others go on
         return first_line(raised), None
     finally:
-        _tidy(material.device)
+        _tidy(material)
     return "" if passes(error, material.dtype) else f"gate: wrong by {error:.1e} of its step", error
 
 
@@ -126,7 +129,7 @@ def _take_turns(
             _visit(entry, material, momentum, clock, 1 if stay else VISIT)
             if not stay:
                 entry.stepper = None
-                _tidy(material.device)
+                _tidy(material)
             tick(entry.contestant.title)
 
 
@@ -148,10 +151,12 @@ def _visit(entry: Entry, material: Material, momentum: float, clock: Clock, step
     entry.readings += [clock.read(entry.stepper.step) for _ in range(steps)]
 
 
-def _tidy(device: torch.device) -> None:
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+def _tidy(material: Material) -> None:
+    """Give memory back that is worth the while."""
+    if material.bytes > LARGE:
+        gc.collect()
+        if material.device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 def _about(contestant: Contestant, momentum: float) -> Line:

@@ -19,6 +19,7 @@ def write_results(steps: Sequence[Step], path: Path) -> list[Path]:
     Returns:
         The files.
     """
+    path = path.with_name(path.name.replace(".", "-"))  # what follows a dot would be taken for the ending
     texts: list[str] = []
     pictures: list[Path] = []
     for number, mine in enumerate(places(steps).values(), start=1):

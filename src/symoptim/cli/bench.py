@@ -89,10 +89,8 @@ def bench(
     from symoptim.engine.numerics import device_named
 
     chosen_cases = _names(cases) or tuple(CASES)
-    for name in chosen_cases:
-        case_named(name)  # refuses unknown ones before anything is measured
     plan = Plan(
-        cases=tuple(CASES[name] for name in chosen_cases),
+        cases=tuple(map(case_named, chosen_cases)),
         contestants=contestants_named(_names(optimizers), compiled=compiled),
         momenta=_momenta(momentum),
         dtypes=_known(dtype, tuple(DTYPES)),
