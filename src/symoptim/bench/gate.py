@@ -22,13 +22,14 @@ from symoptim.updates.catalog import PLAIN
 from symoptim.updates.step import StepOptions, step
 
 RATE = 0.1
-STEPS = 3
+STEPS = 2
+"""The second sees what the first has remembered."""
 LOOKED_AT = 2**17
 """Tensors with more elements are not looked at whole."""
 SAMPLED = 61
 
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 0.1}
-"""Rounding is below: three steps in bfloat16 without a master copy end up to 0.07 of their length off."""
+"""Rounding is below: steps in bfloat16 without a master copy end up to 0.07 of their length off."""
 
 
 class Watched(NamedTuple):

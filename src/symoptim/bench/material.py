@@ -155,5 +155,6 @@ def _turn(weights: Tensor, gradient: Tensor, over: Axes, *, away: bool) -> None:
     if not away:
         gradient.add_(weights)
     elif weights.ndim > 1:
-        along = inner(weights, gradient, over) / inner(weights, weights, over)
+        wide = weights.float()
+        along = inner(wide, gradient.float(), over) / inner(wide, wide, over)
         gradient.addcmul_(weights, along.to(weights.dtype), value=-1)

@@ -142,6 +142,8 @@ def _measure_case(
         )
     del material
     gc.collect()
+    if plan.device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _lines(

@@ -21,11 +21,11 @@ from symoptim.bench.memory import Footprint, footprint, free_bytes
 
 RATE = 1e-6
 """So small that weights stay where they are."""
-WARM_UP = 2
-"""Steps that are not timed: the first makes state, the second may still choose algorithms."""
+WARM_UP = 1
+"""Steps that nothing is seen of: the first makes state. Memory is looked at in the next, time after that."""
 FEWEST = 3
 """Turns that are taken even if they take longer than asked for."""
-VISIT = 3
+VISIT = 2
 """Steps of a visit where states do not fit together."""
 
 LARGE = 2**26
@@ -146,8 +146,7 @@ def _visit(entry: Entry, material: Material, momentum: float, clock: Clock, step
         entry.stepper = entry.contestant.make(asked)
         for _ in range(WARM_UP):
             entry.stepper.step()
-        if entry.footprint is None:
-            entry.footprint = footprint(entry.stepper, material.device)
+        entry.footprint = footprint(entry.stepper, material.device)
     entry.readings += [clock.read(entry.stepper.step) for _ in range(steps)]
 
 
