@@ -2,8 +2,8 @@
 
     python benchmarks/training_share.py [--device cuda] [--out FILE.json]
 
-ResNet-50 on images of 224 x 224 and GPT-2 (124 M) on tokens, random ones: forward, backward, step, with momentum
-0.9 where an optimizer has one. The optimizers are the contestants of ``symoptim bench``, which has their gates.
+ResNet-50 on images of 224 x 224 and GPT-2 (124 M) on tokens, random ones: forward, backward, step, with
+momentum 0.9 where an optimizer has one. The optimizers are those of ``symoptim bench``, gated there.
 
     CPU    one thread, float32, small batches, process time; every optimizer in a process of its own, and the
            peak is what that held at most, with finding the symmetries

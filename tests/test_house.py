@@ -142,7 +142,12 @@ def test_importing_the_package_needs_torch_alone() -> None:
 
 
 def test_reading_records_and_starting_the_command_line_need_no_torch() -> None:
-    modules = ["symoptim.cli.app", "symoptim.report.write", "symoptim.records.store"]
+    modules = [
+        "symoptim.cli.app",
+        "symoptim.report.write",
+        "symoptim.records.store",
+        "symoptim.bench.written",
+    ]
     code = f"import sys, {', '.join(modules)}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -66,7 +66,7 @@ def test_places_are_kept_apart_and_each_has_its_picture(tmp_path: Path) -> None:
     written = write_results(both, tmp_path / "speed.v1")
     names = [path.name for path in written]
     assert names[0] == "speed-v1.md"
-    assert written[0].read_text().count("### m, torch 2.13, float32, process time") == 2
+    assert written[0].read_text().count("## m, torch 2.13, float32, process time") == 2
     assert all(path.stat().st_size > 2000 for path in written[1:])
     assert len(set(names)) == 5
 

@@ -83,6 +83,9 @@ def test_bad_options_are_refused(arguments: list[str], words: str) -> None:
 
 def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
-    measure(path)
+    session = dict.fromkeys(("session", "machine", "device", "threads", "torch", "code"), "1")
+    line = {"session": "1", "case": "few", "momentum": 0.0, "dtype": "float32", "contestant": "sgdp"}
+    lines = [{"kind": "session", **session}, {"kind": "step", **line}]
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
     with pytest.raises(OptionError, match="none of these"):
         bench("--report", str(path), "--cases", "matrix")

@@ -19,14 +19,29 @@ def write_results(steps: Sequence[Step], path: Path) -> list[Path]:
     Returns:
         The files.
     """
-    path = path.with_name(path.name.replace(".", "-"))  # what follows a dot would be taken for the ending
-    texts: list[str] = []
+    name = path.name.replace(".", "-")  # what follows a dot would be taken for the ending
     pictures: list[Path] = []
     for number, mine in enumerate(places(steps).values(), start=1):
-        texts += [f"### {describe(mine)}", *(markdown(sheet) for sheet in sheets(mine))]
-        name = path.name if number == 1 else f"{path.name}-{number}"
-        pictures += draw(mine, path.with_name(name))
-    return [*write_files(path.parent, {f"{path.name}.md": "\n\n".join(texts) + "\n"}), *pictures]
+        pictures += draw(mine, path.with_name(name if number == 1 else f"{name}-{number}"))
+    return [*write_files(path.parent, {f"{name}.md": results_text(steps, name)}), *pictures]
+
+
+def results_text(steps: Sequence[Step], name: str) -> str:
+    """All tables as Markdown, with links to the pictures.
+
+    Args:
+        steps: what was measured.
+        name: of the pictures, without ending.
+
+    Returns:
+        The text.
+    """
+    texts = ["# What a step costs", "Written by `symoptim bench --report`; [how it is measured](speed.md)."]
+    for number, mine in enumerate(places(steps).values(), start=1):
+        picture = f"{name}.png" if number == 1 else f"{name}-{number}.png"
+        texts += [f"## {describe(mine)}", f"![The same as bars, with the floor as a line]({picture})"]
+        texts += [markdown(sheet) for sheet in sheets(mine)]
+    return "\n\n".join(texts) + "\n"
 
 
 def only(steps: Sequence[Step], cases: Sequence[str] | None, contestants: Sequence[str] | None) -> list[Step]:
