@@ -73,3 +73,11 @@ def test_a_missing_package_and_an_unknown_keyword_are_reasons() -> None:
     assert ABSENT.missing(CPU, torch.float32) == "not installed: pip install no-such-package"
     assert not RAISING.missing(CPU, torch.float32)
     assert "float32 only" in CONTESTANTS["sm-compiled"].missing(CPU, torch.bfloat16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("name", ["sm-compiled", "un-compiled"])
+def test_the_compiled_step_passes(small: Callable[[], Case], name: str, momentum: float) -> None:
+    material = Material(small(), CPU, torch.float32, symmetries=False)
+    assert gate(CONTESTANTS[name], material, momentum) < 1e-5

@@ -46,15 +46,18 @@ def test_ratios_are_to_fused_sgd_of_the_same_momentum() -> None:
 
 def test_tables_have_a_floor_figures_and_who_is_missing() -> None:
     without, with_momentum, memory = sheets(STEPS)
-    assert without.rows == [["floor", "1"], ["SGD-FUSED", "2 (1.00)"], ["UN-FUSED", "3 (1.50)"]]
-    assert with_momentum.rows[2] == ["UN-FUSED", "4.4 (1.10)"]
+    assert without.rows == [["floor", "1"], ["SGD-FUSED", "2 (1.00; 2.0)"], ["UN-FUSED", "3 (1.50; 3.0)"]]
+    assert with_momentum.rows[2] == ["UN-FUSED", "4.4 (1.10; 4.4)"]
     assert memory.rows[0] == ["SGD-FUSED", "1.00", "0.25", "7"]
     assert memory.notes == ["GEOOPT: not installed: pip install geoopt"]
-    assert "| UN-FUSED | 3 (1.50) |" in markdown(without)
+    assert "| UN-FUSED | 3 (1.50; 3.0) |" in markdown(without)
 
 
 def test_waits_are_shown_where_there_is_a_device() -> None:
-    *_, memory = sheets([a_step("sgdp", 1.0, synchronizations=161)])
+    device = {"synchronizations": 161, "host": {"p50": 0.5}, "device": {"p50": 0.25}}
+    times, shares, memory = sheets([a_step("sgdp", 1.0, **device)])
+    assert times.rows[1] == ["SGDP", "1e+03 (-; 1000.0)"]
+    assert shares.rows == [["SGDP", "500, 250"]]
     assert memory.header[-1] == "waits"
     assert memory.rows[0][-1] == "161"
 

@@ -16,7 +16,7 @@ from symoptim.optim.base import GeometricSGD
 from symoptim.optim.full import FullMetricSGD
 from symoptim.optim.sgd import ScaledSGD, UnitNormSGD
 from symoptim.routing import Geometry
-from symoptim.updates.step import StepOptions, step
+from symoptim.updates.step import StepOptions, Stepped, step
 
 COMPILED_TENSORS = 300
 """More are not compiled as one: the compiler would take minutes."""
@@ -78,12 +78,26 @@ class Compiled:
         self.updates, self.options = updates, StepOptions(lr=asked.rate, momentum=asked.momentum)
         self.buffers = [torch.zeros_like(w) if asked.momentum else None for w, *_ in self.members]
         self.state = {n: {"momentum": b} for n, b in enumerate(self.buffers) if b is not None}
-        self.compiled: Callable[[], None] = cast("Any", torch).compile(self._step_all, dynamic=False)
+        # On CPUs torch 2.13 fails to compile a row's sum together with writing the row: that comes after.
+        self.copies = asked.material.device.type == "cpu"
+        compiler = cast("Any", torch)
+        compiler._dynamo.config.recompile_limit = 1000  # for every case one; beyond it nothing is compiled
+        self.compiled: Callable[[], list[Stepped]] = compiler.compile(
+            self._step_all, dynamic=False, fullgraph=True
+        )
 
-    def _step_all(self) -> None:
+    def _step_all(self) -> list[Stepped]:
+        found: list[Stepped] = []
         for (weights, gradient, geometry, over), buffer in zip(self.members, self.buffers, strict=True):
             update = self.updates[geometry]
-            stepped = step(update, weights, gradient, self.options, buffer=buffer, over=over)
+            found.append(step(update, weights, gradient, self.options, buffer=buffer, over=over))
+        if self.copies:
+            return found
+        self._write(found)
+        return []
+
+    def _write(self, found: list[Stepped]) -> None:
+        for (weights, *_), buffer, stepped in zip(self.members, self.buffers, found, strict=True):
             weights.copy_(stepped.weights)
             if buffer is not None and stepped.buffer is not None:
                 buffer.copy_(stepped.buffer)
@@ -91,7 +105,9 @@ class Compiled:
     @torch.no_grad()
     def step(self) -> None:
         """Take a step."""
-        self.compiled()
+        found = self.compiled()
+        if self.copies:
+            self._write(found)
 
 
 def _three(name: str, kind: type[GeometricSGD], updates: Updates) -> list[Contestant]:

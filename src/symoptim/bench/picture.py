@@ -66,6 +66,7 @@ def _panel(axes: Any, steps: list[Step], title: str) -> None:
     axes.set_xscale("log")
     axes.set_xlim(0.5 * min(floor, *medians), 2.2 * max(medians))
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
     for height, median, above in zip(heights, medians, high, strict=True):
         axes.text(1.06 * (median + above), height, f"{median:.3g}", va="center", fontsize=7)
 

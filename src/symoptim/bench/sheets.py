@@ -33,7 +33,8 @@ def sheets(steps: Sequence[Step]) -> list[Sheet]:
     momenta = sorted({step.line["momentum"] for step in steps})
     timed = [_times([s for s in steps if s.line["momentum"] == momentum], momentum) for momentum in momenta]
     last = [step for step in steps if step.line["momentum"] == momenta[-1]]
-    return [*timed, _memory(last, momenta[-1])._replace(notes=_absences(steps))]
+    shared = [_shares(last, momenta[-1])] if any("device" in step.line for step in last) else []
+    return [*timed, *shared, _memory(last, momenta[-1])._replace(notes=_absences(steps))]
 
 
 def describe(steps: Sequence[Step]) -> str:
@@ -97,15 +98,34 @@ def _times(steps: list[Step], momentum: float) -> Sheet:
         if any(text != "-" for text in texts):
             rows.append([title, *texts])
     heading = "without momentum" if not momentum else f"momentum {momentum:g}"
-    title = f"Milliseconds of a step, {heading}; in parentheses, as a multiple of fused SGD"
+    title = f"Milliseconds of a step, {heading}; in parentheses, as a multiple of fused SGD and of the floor"
     return Sheet(title, ["", *cases.values()], rows, [])
 
 
 def _cell(step: Step | None, steps: list[Step]) -> str:
     if step is None or step.seconds is None:
         return "-"
-    times = ratio(step, steps)
-    return f"{1e3 * step.seconds:.3g}" + ("" if times is None else f" ({times:.2f})")
+    times, floors = ratio(step, steps), step.seconds / step.line["floor"]
+    return f"{1e3 * step.seconds:.3g} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
+
+
+def _shares(steps: list[Step], momentum: float) -> Sheet:
+    """What host and device spend, where that was measured."""
+    cases = titles_of(steps, "case", "case_title")
+    by = {(s.line["contestant"], s.line["case"]): s.line for s in steps if "device" in s.line}
+    rows: list[list[str]] = []
+    for name, title in titles_of(steps, "contestant", "title").items():
+        lines = [by.get((name, case)) for case in cases]
+        if any(lines):
+            texts = (
+                f"{1e3 * li['host']['p50']:.3g}, {1e3 * li['device']['p50']:.3g}" if li else "-"
+                for li in lines
+            )
+            rows.append([title, *texts])
+    title = (
+        f"Milliseconds the host is busy, and the device where the host is ahead of it, momentum {momentum:g}"
+    )
+    return Sheet(title, ["", *cases.values()], rows, [])
 
 
 def _absences(steps: Sequence[Step]) -> list[str]:
