@@ -65,17 +65,21 @@ class Contestant:
     """What is to be known of its momentum."""
 
     def missing(self, device: torch.device, dtype: torch.dtype) -> str:
-        """Why it cannot compete there, tried on two small matrices; empty if it can."""
+        """Why it cannot compete there, tried on two small tensors; empty if it can."""
         if self.package and find_spec(self.package) is None:
             return f"not installed: {self.install}"
         if self.formula is None:
             return why_not(self.require)  # it would take a whole network to try
+        return why_not(lambda: self._try(device, dtype))
+
+    def _try(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Make it, and take a step if that needs no compiler."""
         trial = Case(name="trial", title="trial", weights=(Weight((2, 3)), Weight((3,), "plain")))
         material = Material(trial, device, dtype, symmetries=False)
         material.fill(unit=True, tangent=False)
-        return why_not(
-            lambda: self.make(Asked(material=material, members=material.members, rate=0.1, momentum=0.9))
-        )
+        stepper = self.make(Asked(material=material, members=material.members, rate=0.1, momentum=0.9))
+        if not self.compiles:
+            stepper.step()
 
 
 def why_not(make: Callable[[], object]) -> str:
