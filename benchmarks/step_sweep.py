@@ -43,7 +43,7 @@ class Talker:
     def done(self, amount: float, words: str) -> None:
         """Say which case it is, once."""
         del amount
-        case = words.partition(":")[0]
+        case = words.partition(",")[0]
         if case != self.said:
             self.said = case
             print(case, flush=True)
