@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from bench.wrong import ABSENT, RAISING, WRONG
+from bench.wrong import ABSENT, RAISING, TIRING, WRONG
 from symoptim.bench import run as module
 from symoptim.bench.cases import Case
 from symoptim.bench.contestants import Contestant
@@ -19,7 +19,7 @@ from symoptim.bench.turns import Pace
 
 CPU = torch.device("cpu")
 NAMES = ("sgd-fused", "adamw-fused", "un-reference", "full-reference")
-EVERYBODY = [*(CONTESTANTS[name] for name in NAMES), WRONG, RAISING, ABSENT]
+EVERYBODY = [*(CONTESTANTS[name] for name in NAMES), WRONG, RAISING, TIRING, ABSENT]
 
 
 class Counter:
@@ -39,7 +39,7 @@ class Counter:
 def plan_of(
     case: Callable[[], Case], contestants: list[Contestant], momenta: tuple[float, ...] = (0.0, 0.9)
 ) -> Plan:
-    pace = Pace(turns=4, seconds=60)
+    pace = Pace(turns=6, seconds=60)
     return Plan(
         cases=(case(),), contestants=contestants, momenta=momenta, dtypes=("float32",), device=CPU, pace=pace
     )
@@ -60,7 +60,7 @@ def test_everything_is_recorded_and_not_measured_again(tmp_path: Path, small: Ca
 
     for name in NAMES:
         line = by[name, 0.9]
-        assert line["turns"] == 4
+        assert line["turns"] == 6
         assert 0 < line["seconds"]["p20"] <= line["seconds"]["p50"] <= line["seconds"]["p80"]
         assert line["gate"] < 1e-5
         assert line["clock"] == "process time"
@@ -73,8 +73,9 @@ def test_everything_is_recorded_and_not_measured_again(tmp_path: Path, small: Ca
     for momentum in (0.0, 0.9):
         assert by["wrong", momentum]["refused"] == "gate: wrong by 1.0e-03 of its step"
         assert by["raising", momentum]["refused"] == "RuntimeError: no kernel for that"
+        assert by["tiring", momentum]["refused"] == "MemoryError: out of it"
         assert by["absent", momentum]["missing"] == "not installed: pip install no-such-package"
-        assert not any("seconds" in by[name, momentum] for name in ("wrong", "raising", "absent"))
+        assert not any("seconds" in by[name, momentum] for name in ("wrong", "raising", "tiring", "absent"))
 
     before, counter = path.read_text(), Counter()
     carry_out(plan_of(small, EVERYBODY), Journal(path, session_of(CPU)), counter)
@@ -134,5 +135,5 @@ def test_states_that_do_not_fit_together_are_made_anew(
     mine = [CONTESTANTS[name] for name in ("sgd-fused", "adamw-fused", "un-reference")]
     carry_out(plan_of(small, mine, (0.9,)), Journal(path, session_of(CPU)), Counter())
     by = {step.line["contestant"]: step.line for step in read_steps([path])}
-    assert by["un-reference"]["turns"] == 8  # two in each of four rounds
+    assert by["un-reference"]["turns"] == 12  # two in each of six rounds
     assert by["adamw-fused"]["refused"].endswith("GiB of state, more than is free")

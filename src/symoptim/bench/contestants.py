@@ -1,5 +1,6 @@
 """Who competes: every contestant with its maker, the formula it is held to, and whether it is there."""
 
+import functools
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -64,6 +65,7 @@ class Contestant:
     remark: str = ""
     """What is to be known of its momentum."""
 
+    @functools.cache  # noqa: B019 - there are few, and they stay
     def missing(self, device: torch.device, dtype: torch.dtype) -> str:
         """Why it cannot compete there, tried on two small tensors; empty if it can."""
         if self.package and find_spec(self.package) is None:

@@ -52,6 +52,7 @@ class Entry:
     readings: list[Reading] = field(default_factory=list[Reading])
     footprint: Footprint | None = None
     stepper: Stepper | None = None
+    failure: str = ""
 
 
 def measure(
@@ -95,7 +96,7 @@ def measure(
 
 def _tried(contestant: Contestant, material: Material, momentum: float) -> tuple[str, float | None]:
     """Why a contestant may not compete (empty if it may), and the error of its gate."""
-    needed = contestant.copies(momentum) * material.bytes * 4 / material.dtype.itemsize
+    needed = _state(contestant, material, momentum)
     if needed > free_bytes(material.device):
         return f"needs {needed / 2**30:.1f} GiB of state, more than is free", None
     try:
@@ -105,6 +106,12 @@ def _tried(contestant: Contestant, material: Material, momentum: float) -> tuple
     finally:
         _tidy(material)
     return "" if passes(error, material.dtype) else f"gate: wrong by {error:.1e} of its step", error
+
+
+def _state(contestant: Contestant, material: Material, momentum: float) -> float:
+    """Bytes of state to be expected: in float32, and master copies of what is not."""
+    masters = float(material.dtype.itemsize < torch.float32.itemsize)
+    return (contestant.copies(momentum) + masters) * 4 * material.case.elements
 
 
 def _take_turns(
@@ -117,8 +124,7 @@ def _take_turns(
     tick: Callable[[str], None],
 ) -> None:
     """Fill the entries with readings."""
-    wide = material.bytes * 4 / material.dtype.itemsize
-    together = sum(entry.contestant.copies(momentum) for entry in entries) * wide
+    together = sum(_state(entry.contestant, material, momentum) for entry in entries)
     stay = together < free_bytes(material.device) / 2
     began = time.monotonic()
     for number in _rounds(pace, FEWEST if stay else 2):
@@ -126,8 +132,9 @@ def _take_turns(
             break
         copy.measure(clock)
         for entry in entries:
-            _visit(entry, material, momentum, clock, 1 if stay else VISIT)
-            if not stay:
+            if not entry.failure:
+                _visit(entry, material, momentum, clock, 1 if stay else VISIT)
+            if entry.failure or not stay:
                 entry.stepper = None
                 _tidy(material)
             tick(entry.contestant.title)
@@ -135,19 +142,23 @@ def _take_turns(
 
 def _rounds(pace: Pace, fewest: int) -> Iterator[int]:
     """Numbers of rounds; the first few are 0, as they are taken in any case."""
+    fewest = min(fewest, pace.turns)
     yield from (0,) * fewest
     yield from range(1, max(1, pace.turns - fewest + 1))
 
 
 def _visit(entry: Entry, material: Material, momentum: float, clock: Clock, steps: int) -> None:
     """Let a contestant step; it is made and warmed up if it is not there."""
-    if entry.stepper is None:
-        asked = Asked(material=material, members=material.members, rate=RATE, momentum=momentum)
-        entry.stepper = entry.contestant.make(asked)
-        for _ in range(WARM_UP):
-            entry.stepper.step()
-        entry.footprint = footprint(entry.stepper, material.device)
-    entry.readings += [clock.read(entry.stepper.step) for _ in range(steps)]
+    try:
+        if entry.stepper is None:
+            asked = Asked(material=material, members=material.members, rate=RATE, momentum=momentum)
+            entry.stepper = entry.contestant.make(asked)
+            for _ in range(WARM_UP):
+                entry.stepper.step()
+            entry.footprint = footprint(entry.stepper, material.device)
+        entry.readings += [clock.read(entry.stepper.step) for _ in range(steps)]
+    except Exception as raised:  # out of memory, say: it is out, the others go on
+        entry.failure = first_line(raised)
 
 
 def _tidy(material: Material) -> None:
@@ -165,6 +176,8 @@ def _about(contestant: Contestant, momentum: float) -> Line:
 
 def _line(entry: Entry, material: Material, momentum: float, clock: Clock, copy: Copy) -> Line:
     """All figures of a contestant."""
+    if entry.failure:
+        return {"refused": entry.failure, "gate": entry.error}
     figures: Line = {
         "seconds": quantiles([reading.seconds for reading in entry.readings]),
         "turns": len(entry.readings),
