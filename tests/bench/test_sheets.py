@@ -56,7 +56,7 @@ def test_tables_have_a_floor_figures_and_who_is_missing() -> None:
 def test_waits_are_shown_where_there_is_a_device() -> None:
     device = {"synchronizations": 161, "host": {"p50": 0.5}, "device": {"p50": 0.25}}
     times, shares, memory = sheets([a_step("sgdp", 1.0, **device)])
-    assert times.rows[1] == ["SGDP", "1e+03 (-; 1000.0)"]
+    assert times.rows[1] == ["SGDP", "1,000 (-; 1000.0)"]
     assert shares.rows == [["SGDP", "500, 250"]]
     assert memory.header[-1] == "waits"
     assert memory.rows[0][-1] == "161"

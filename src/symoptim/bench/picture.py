@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from symoptim.bench.records import Step
-from symoptim.bench.sheets import describe, titles_of
+from symoptim.bench.sheets import describe, milliseconds, titles_of
 from symoptim.report.style import BLUE, GREEN, ORANGE, PURPLE, SKY, pyplot, save
 
 _COLORS = {"sgd": ORANGE, "adamw": PURPLE, "sm": BLUE, "un": GREEN, "full": SKY}
@@ -65,10 +65,10 @@ def _panel(axes: Any, steps: list[Step], title: str) -> None:
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xlim(0.5 * min(floor, *medians), 2.2 * max(medians))
-    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_major_formatter("{x:,g}")
     axes.xaxis.set_minor_formatter("")
     for height, median, above in zip(heights, medians, high, strict=True):
-        axes.text(1.06 * (median + above), height, f"{median:.3g}", va="center", fontsize=7)
+        axes.text(1.06 * (median + above), height, milliseconds(median / 1e3), va="center", fontsize=7)
 
 
 def _color(step: Step) -> str:

@@ -83,6 +83,15 @@ def ratio(step: Step, steps: Sequence[Step]) -> float | None:
     return step.seconds / rival.seconds
 
 
+def milliseconds(seconds: float) -> str:
+    """Milliseconds to three digits.
+
+    >>> milliseconds(0.012345), milliseconds(12.345), milliseconds(1.2345e-5)
+    ('12.3', '12,300', '0.0123')
+    """
+    return f"{float(f'{1e3 * seconds:.3g}'):,g}"
+
+
 def titles_of(steps: Sequence[Step], key: str, title: str) -> dict[str, str]:
     """Titles by name, in order of appearance."""
     return {step.line[key]: step.line[title] for step in steps}
@@ -92,7 +101,7 @@ def _times(steps: list[Step], momentum: float) -> Sheet:
     cases = titles_of(steps, "case", "case_title")
     by = {(step.line["contestant"], step.line["case"]): step for step in steps}
     floors = {s.line["case"]: s.line["floor"] for s in steps if "floor" in s.line}
-    rows = [["floor", *(f"{1e3 * floors[case]:.3g}" if case in floors else "-" for case in cases)]]
+    rows = [["floor", *(milliseconds(floors[case]) if case in floors else "-" for case in cases)]]
     for name, title in titles_of(steps, "contestant", "title").items():
         texts = [_cell(by.get((name, case)), steps) for case in cases]
         if any(text != "-" for text in texts):
@@ -106,7 +115,7 @@ def _cell(step: Step | None, steps: list[Step]) -> str:
     if step is None or step.seconds is None:
         return "-"
     times, floors = ratio(step, steps), step.seconds / step.line["floor"]
-    return f"{1e3 * step.seconds:.3g} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
+    return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
 
 
 def _shares(steps: list[Step], momentum: float) -> Sheet:
@@ -118,7 +127,7 @@ def _shares(steps: list[Step], momentum: float) -> Sheet:
         lines = [by.get((name, case)) for case in cases]
         if any(lines):
             texts = (
-                f"{1e3 * li['host']['p50']:.3g}, {1e3 * li['device']['p50']:.3g}" if li else "-"
+                ", ".join(milliseconds(li[key]["p50"]) for key in ("host", "device")) if li else "-"
                 for li in lines
             )
             rows.append([title, *texts])
