@@ -75,5 +75,5 @@ def test_places_are_kept_apart_and_each_has_its_picture(tmp_path: Path) -> None:
 
 
 def test_a_part_can_be_chosen() -> None:
-    assert only(STEPS, ["tiny"], ["geoopt"]) == [STEPS[2]]
+    assert only(STEPS, ["tiny"], ["geoopt"]) == [STEPS[0], STEPS[2], STEPS[3]]  # and fused SGD
     assert only(STEPS, ["matrix"], None) == []

@@ -17,6 +17,7 @@ from symoptim.bench.contestants import Asked, Contestant, Stepper
 from symoptim.bench.formulas import PLAIN_UPDATES, adamw, geoopt, oblique, pure, sgdp
 from symoptim.bench.material import Member
 from symoptim.bench.ours import OURS
+from symoptim.bench.sheets import REFERENCE
 from symoptim.errors import OptionError
 
 Parameters = list[Tensor]
@@ -89,9 +90,6 @@ def _oblique(asked: Asked) -> Stepper:
         optimizers.append(SGD(rest, lr=asked.rate, momentum=asked.momentum, fused=True))
     return Together(*optimizers)
 
-
-REFERENCE = "sgd-fused"
-"""Whom the others are compared with."""
 
 RIVALS: list[Contestant] = [
     Contestant(name=REFERENCE, title="SGD, fused", make=_sgd(fused=True), formula=pure(PLAIN_UPDATES)),

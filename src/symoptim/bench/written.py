@@ -5,7 +5,7 @@ from pathlib import Path
 
 from symoptim.bench.picture import draw
 from symoptim.bench.records import Step
-from symoptim.bench.sheets import describe, markdown, places, sheets
+from symoptim.bench.sheets import REFERENCE, describe, markdown, places, sheets
 from symoptim.records.files import write_files
 
 
@@ -45,10 +45,10 @@ def results_text(steps: Sequence[Step], name: str) -> str:
 
 
 def only(steps: Sequence[Step], cases: Sequence[str] | None, contestants: Sequence[str] | None) -> list[Step]:
-    """Steps of some cases and contestants."""
+    """Steps of some cases and contestants, and of the one these are compared with."""
     return [
         step
         for step in steps
         if (cases is None or step.line["case"] in cases)
-        and (contestants is None or step.line["contestant"] in contestants)
+        and (contestants is None or step.line["contestant"] in {REFERENCE, *contestants})
     ]
