@@ -84,6 +84,7 @@ def draw(steps: list[Step], path: Path) -> Path:
         axes.set(title=title, xscale="log", yscale="log", xlabel="parameters in all")
         axes.grid(alpha=0.25)
     panels[0].set_ylabel("ms of a step")
+    panels[0].set_ylim(bottom=300 * min(step.line["seconds"]["p50"] for step in measured))
     panels[0].legend(title="tensors", fontsize=7, title_fontsize=7)
     figure.suptitle(f"{describe(steps)}, momentum {steps[0].line['momentum']:g}", fontsize=9)
     return save_png(figure, path)

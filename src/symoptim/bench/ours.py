@@ -50,7 +50,14 @@ def _in_full(*, fused: bool) -> Callable[[Asked], Stepper]:
     def make(asked: Asked) -> Stepper:
         keyword = _fused_keyword(FullMetricSGD, fused=fused)
         model, spec = asked.material.whole()
-        return FullMetricSGD(model, spec, lr=asked.rate, momentum=asked.momentum, **keyword)
+        # It takes seconds to be made for a large network: one is kept, and begins anew with an empty state.
+        optimizer = asked.material.remembered(
+            f"full metric, fused={fused}", lambda: FullMetricSGD(model, spec, **keyword)
+        )
+        optimizer.state.clear()
+        for group in optimizer.param_groups:
+            group.update(lr=asked.rate, momentum=asked.momentum)
+        return optimizer
 
     return make
 
