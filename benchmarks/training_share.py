@@ -30,6 +30,7 @@ from symoptim.bench.cases import case_named
 from symoptim.bench.contestants import Asked
 from symoptim.bench.material import Material
 from symoptim.bench.rivals import CONTESTANTS
+from symoptim.bench.turns import RATE
 from symoptim.engine.numerics import device_named
 
 NETWORKS = ("resnet50", "gpt2")
@@ -106,7 +107,7 @@ def measure(network: str, optimizer: str, device: torch.device) -> dict[str, Any
     inputs, targets = batch(network, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    asked = Asked(material=material, members=material.members, rate=1e-6, momentum=0.9)
+    asked = Asked(material=material, members=material.members, rate=RATE, momentum=0.9)
     stepper = contestant.make(asked)
     times: dict[str, list[float]] = {"passes": [], "step": []}
     for turn in range(TURNS[device.type] + 2):

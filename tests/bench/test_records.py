@@ -20,6 +20,17 @@ def test_a_later_line_replaces_an_earlier_one(tmp_path: Path) -> None:
     assert not Journal(path, {**SESSION, "threads": 2}).has(LINE)
 
 
+def test_ratios_are_to_fused_sgd_of_the_same_session(tmp_path: Path) -> None:
+    path = tmp_path / "bench.jsonl"
+    other = {**LINE, "contestant": "un-fused", "seconds": {"p50": 6.0}}
+    Journal(path, SESSION).add([{**LINE, "seconds": {"p50": 4.0}}, other])
+    Journal(path, {**SESSION, "session": "2"}).add([{**LINE, "seconds": {"p50": 3.0}}])
+    assert {step.line["contestant"]: step.ratio for step in read_steps([path])} == {
+        "un-fused": 1.5,
+        "sgd-fused": 1.0,
+    }
+
+
 def test_absence_is_looked_into_again(tmp_path: Path) -> None:
     path = tmp_path / "bench.jsonl"
     Journal(path, SESSION).add([{**LINE, "missing": "not installed"}])

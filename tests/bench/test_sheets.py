@@ -1,8 +1,10 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from symoptim.bench.records import Step
-from symoptim.bench.sheets import markdown, places, ratio, sheets
+from symoptim.bench.sheets import markdown, places, sheets
 from symoptim.bench.written import only, write_results
 
 SESSION = {"machine": "m", "device": "cpu", "threads": 1, "torch": "2.13", "code": "c"}
@@ -27,7 +29,7 @@ def a_step(contestant: str, seconds: float | None, momentum: float = 0.0, **more
             "temporary_bytes": 100,
             "allocations": 7,
         }
-    return Step(session=SESSION, line=line | more)
+    return Step(session=SESSION, line=line | more, reference=4e-3 if momentum else 2e-3)
 
 
 STEPS = [
@@ -40,8 +42,7 @@ STEPS = [
 
 
 def test_ratios_are_to_fused_sgd_of_the_same_momentum() -> None:
-    assert [ratio(step, STEPS) for step in STEPS] == [1.0, 1.5, None, 1.0, 1.1]
-    assert ratio(STEPS[1], STEPS[1:3]) is None
+    assert [step.ratio for step in STEPS] == [1.0, 1.5, None, 1.0, pytest.approx(1.1)]
 
 
 def test_tables_have_a_floor_figures_and_who_is_missing() -> None:
@@ -55,7 +56,9 @@ def test_tables_have_a_floor_figures_and_who_is_missing() -> None:
 
 def test_waits_are_shown_where_there_is_a_device() -> None:
     device = {"synchronizations": 161, "host": {"p50": 0.5}, "device": {"p50": 0.25}}
-    times, shares, memory = sheets([a_step("sgdp", 1.0, **device)])
+    alone = Step(session=SESSION, line=a_step("sgdp", 1.0, **device).line)
+    assert alone.ratio is None
+    times, shares, memory = sheets([alone])
     assert times.rows[1] == ["SGDP", "1,000 (-; 1000.0)"]
     assert shares.rows == [["SGDP", "500, 250"]]
     assert memory.header[-1] == "waits"

@@ -14,6 +14,9 @@ from symoptim.errors import RecordsError
 
 Line = dict[str, Any]
 
+REFERENCE = "sgd-fused"
+"""Whom the others are compared with."""
+
 IDENTITY = ("machine", "device", "threads", "torch", "code")
 """What of a session decides its figures; lines of equal identity need not be measured again."""
 
@@ -24,6 +27,15 @@ class Step:
 
     session: Line
     line: Line
+    reference: float | None = None
+    """Median of fused SGD, which took turns with it."""
+
+    @property
+    def ratio(self) -> float | None:
+        """Median as a multiple of fused SGD's in the same turns; None where one of them is missing."""
+        if self.seconds is None or self.reference is None:
+            return None
+        return self.seconds / self.reference
 
     @property
     def place(self) -> tuple[object, ...]:
@@ -101,17 +113,27 @@ def read_steps(paths: Sequence[Path]) -> list[Step]:
     """
     steps: dict[tuple[object, ...], Step] = {}
     for path in paths:
-        sessions: dict[str, Line] = {}
-        for line in _lines(path):
-            if line.get("kind") == "session":
-                sessions[line["session"]] = line
-            elif line.get("kind") == "step" and line.get("session") in sessions:
-                step = Step(session=sessions[line["session"]], line=line)
-                steps.pop(step.key, None)
-                steps[step.key] = step
+        lines = _lines(path)
+        sessions = {line["session"]: line for line in lines if line.get("kind") == "session"}
         if not sessions:
             raise RecordsError(f"{path} has no records of symoptim bench")
+        measured = [line for line in lines if line.get("kind") == "step" and line.get("session") in sessions]
+        medians = {
+            _turns_of(line): line["seconds"]["p50"]
+            for line in measured
+            if line["contestant"] == REFERENCE and "seconds" in line
+        }
+        for line in measured:
+            session, reference = sessions[line["session"]], medians.get(_turns_of(line))
+            step = Step(session=session, line=line, reference=reference)
+            steps.pop(step.key, None)
+            steps[step.key] = step
     return list(steps.values())
+
+
+def _turns_of(line: Line) -> tuple[object, ...]:
+    """What those have in common who took turns."""
+    return tuple(line[key] for key in ("session", "case", "momentum", "dtype"))
 
 
 def _lines(path: Path) -> list[Line]:

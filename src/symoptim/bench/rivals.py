@@ -17,7 +17,7 @@ from symoptim.bench.contestants import Asked, Contestant, Stepper
 from symoptim.bench.formulas import PLAIN_UPDATES, adamw, geoopt, oblique, pure, sgdp
 from symoptim.bench.material import Member
 from symoptim.bench.ours import OURS
-from symoptim.bench.sheets import REFERENCE
+from symoptim.bench.records import REFERENCE
 from symoptim.errors import OptionError
 
 Parameters = list[Tensor]

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from symoptim.bench.records import Line, Step
 
-REFERENCE = "sgd-fused"
-"""Whom the others are compared with."""
 CHOSEN = ("resnet50", "segnet", "gpt2", "tiny")
 """The case whose memory is shown is the first of these that there is, or the first there is."""
 
@@ -66,23 +64,6 @@ def markdown(sheet: Sheet) -> str:
     )
 
 
-def rivals_of(step: Step, steps: Sequence[Step]) -> Step | None:
-    """The contestant that a step is compared with: on the same case, with the same momentum."""
-    same = (step.line["case"], step.line["momentum"])
-    found = [
-        s for s in steps if s.line["contestant"] == REFERENCE and (s.line["case"], s.line["momentum"]) == same
-    ]
-    return found[0] if found and found[0].seconds is not None else None
-
-
-def ratio(step: Step, steps: Sequence[Step]) -> float | None:
-    """Median as a multiple of fused SGD's; None where one of them is missing."""
-    rival = rivals_of(step, steps)
-    if rival is None or rival.seconds is None or step.seconds is None:
-        return None
-    return step.seconds / rival.seconds
-
-
 def milliseconds(seconds: float) -> str:
     """Milliseconds to three digits.
 
@@ -103,7 +84,7 @@ def _times(steps: list[Step], momentum: float) -> Sheet:
     floors = {s.line["case"]: s.line["floor"] for s in steps if "floor" in s.line}
     rows = [["floor", *(milliseconds(floors[case]) if case in floors else "-" for case in cases)]]
     for name, title in titles_of(steps, "contestant", "title").items():
-        texts = [_cell(by.get((name, case)), steps) for case in cases]
+        texts = [_cell(by.get((name, case))) for case in cases]
         if any(text != "-" for text in texts):
             rows.append([title, *texts])
     heading = "without momentum" if not momentum else f"momentum {momentum:g}"
@@ -111,10 +92,10 @@ def _times(steps: list[Step], momentum: float) -> Sheet:
     return Sheet(title, ["", *cases.values()], rows, [])
 
 
-def _cell(step: Step | None, steps: list[Step]) -> str:
+def _cell(step: Step | None) -> str:
     if step is None or step.seconds is None:
         return "-"
-    times, floors = ratio(step, steps), step.seconds / step.line["floor"]
+    times, floors = step.ratio, step.seconds / step.line["floor"]
     return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
 
 

@@ -19,8 +19,8 @@ from symoptim.bench.gate import gate, passes
 from symoptim.bench.material import Material
 from symoptim.bench.memory import Footprint, footprint, free_bytes
 
-RATE = 1e-6
-"""So small that weights stay where they are."""
+RATE = 1e-12
+"""So small that weights stay where they are, in the full metric too, whose scales can be large."""
 WARM_UP = 1
 """Steps that nothing is seen of: the first makes state. Memory is looked at in the next, time after that."""
 FEWEST = 3

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from symoptim.bench.picture import draw
-from symoptim.bench.records import Step
-from symoptim.bench.sheets import REFERENCE, describe, markdown, places, sheets
+from symoptim.bench.records import REFERENCE, Step
+from symoptim.bench.sheets import describe, markdown, places, sheets
 from symoptim.records.files import write_files
 
 
