@@ -54,6 +54,12 @@ def test_tables_have_a_floor_figures_and_who_is_missing() -> None:
     assert "| UN-FUSED | 3 (1.50; 3.0) |" in markdown(without)
 
 
+def test_steps_far_below_the_floor_are_pointed_at() -> None:
+    *_, memory = sheets([a_step("sgd-fused", 9e-4), a_step("sgd-fused", 7e-4, 0.9)])
+    (note,) = memory.notes
+    assert note.startswith("tiny, momentum 0.9: steps far below the floor")
+
+
 def test_waits_are_shown_where_there_is_a_device() -> None:
     device = {"synchronizations": 161, "host": {"p50": 0.5}, "device": {"p50": 0.25}}
     alone = Step(session=SESSION, line=a_step("sgdp", 1.0, **device).line)

@@ -47,11 +47,11 @@ def _shown(steps: Sequence[Step], case: str, momentum: float) -> list[Step]:
 
 
 def _panel(axes: Any, steps: list[Step], title: str) -> None:
-    axes.set_title(title, fontsize=9, loc="left")
-    axes.tick_params(labelsize=8)
     if not steps:
         axes.set_axis_off()
         return
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.tick_params(labelsize=8)
     heights = range(len(steps))
     quantiles = [step.line["seconds"] for step in steps]
     medians = [1e3 * one["p50"] for one in quantiles]

@@ -7,6 +7,8 @@ from symoptim.bench.records import Line, Step
 
 CHOSEN = ("resnet50", "segnet", "gpt2", "tiny")
 """The case whose memory is shown is the first of these that there is, or the first there is."""
+TRUSTED = 0.8
+"""Steps of fused SGD are down to 0.9 of the floor on a CPU that does nothing else."""
 
 
 class Sheet(NamedTuple):
@@ -32,7 +34,11 @@ def sheets(steps: Sequence[Step]) -> list[Sheet]:
     timed = [_times([s for s in steps if s.line["momentum"] == momentum], momentum) for momentum in momenta]
     last = [step for step in steps if step.line["momentum"] == momenta[-1]]
     shared = [_shares(last, momenta[-1])] if any("device" in step.line for step in last) else []
-    return [*timed, *shared, _memory(last, momenta[-1])._replace(notes=_absences(steps))]
+    return [
+        *timed,
+        *shared,
+        _memory(last, momenta[-1])._replace(notes=[*_absences(steps), *_disturbances(steps)]),
+    ]
 
 
 def describe(steps: Sequence[Step]) -> str:
@@ -123,14 +129,30 @@ def _absences(steps: Sequence[Step]) -> list[str]:
     said: dict[str, set[str]] = {}
     cases = {step.line["case"] for step in steps}
     for step in steps:
-        for kind in ("missing", "refused", "remark"):
+        for kind in ("missing", "refused"):
             if kind in step.line:
                 words = f"{step.line['title']}: {step.line[kind]}"
                 said.setdefault(words, set()).add(step.line["case_title"])
+    remarks = {f"{s.line['title']}: {s.line['remark']}": None for s in steps if "remark" in s.line}
     return [
-        words if len(cases) == len(titles) else f"{words} ({', '.join(sorted(titles))})"
-        for words, titles in said.items()
+        *(
+            words if len(cases) == len(titles) else f"{words} ({', '.join(sorted(titles))})"
+            for words, titles in said.items()
+        ),
+        *remarks,
     ]
+
+
+def _disturbances(steps: Sequence[Step]) -> list[str]:
+    """Cases whose figures are not to be trusted: a step cannot be much faster than the copy below it."""
+    found: dict[str, None] = {}
+    for step in steps:
+        if step.seconds is not None and step.seconds < TRUSTED * step.line["floor"]:
+            words = f"{step.line['case_title']}, momentum {step.line['momentum']:g}"
+            found[f"{words}: steps far below the floor, so the machine was busy otherwise: measure again"] = (
+                None
+            )
+    return list(found)
 
 
 def _memory(steps: list[Step], momentum: float) -> Sheet:
