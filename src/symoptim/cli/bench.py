@@ -21,11 +21,14 @@ from symoptim.records.provenance import command_line
 if TYPE_CHECKING:
     from symoptim.bench.run import Plan
 
-Files = Annotated[list[Path] | None, Argument(metavar="[FILE]...", help="Records, with --report.")]
+Files = Annotated[list[Path] | None, Argument(metavar="FILE", help="Records, with --report.")]
 Report = Annotated[bool, Option("--report", help="Measure nothing: tables and pictures of FILEs.")]
 Cases = Annotated[
     str | None,
-    Option(help="Of resnet50, gpt2, gpt-1.3b, tiny, matrix, segnet.", show_default="all that fit the memory"),
+    Option(
+        help="Of resnet50, gpt2, gpt-1.3b, tiny, matrix, segnet.",
+        show_default="resnet50,segnet,tiny on a CPU, all on a GPU",
+    ),
 ]
 Optimizers = Annotated[
     str | None,
@@ -88,13 +91,14 @@ def bench(
     from symoptim.bench.turns import Pace
     from symoptim.engine.numerics import device_named
 
-    chosen_cases = _names(cases) or tuple(CASES)
+    where = device_named(device)
+    chosen_cases = _names(cases) or (("resnet50", "segnet", "tiny") if where.type == "cpu" else tuple(CASES))
     plan = Plan(
         cases=tuple(map(case_named, chosen_cases)),
         contestants=contestants_named(_names(optimizers), compiled=compiled),
         momenta=_momenta(momentum),
         dtypes=_known(dtype, tuple(DTYPES)),
-        device=device_named(device),
+        device=where,
         pace=Pace(turns=turns, seconds=seconds),
     )
     torch.set_num_threads(threads)
