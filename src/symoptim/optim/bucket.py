@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from symoptim.geometry.distributed import is_distributed
+from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import launcher
 from symoptim.kernels.lay import lay_of
@@ -16,6 +17,9 @@ from symoptim.kernels.numbers import numbers_of, rate_elsewhere
 from symoptim.metric.fused import Sides
 from symoptim.optim.checks import Group
 from symoptim.optim.precision import State
+
+KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
+"""State that kernels use, and the column of the table that its address goes to."""
 
 
 class Entry(NamedTuple):
@@ -45,37 +49,35 @@ class Bucket:
     and gradients are where they were; new gradients cost new addresses, anything else a new bucket.
     """
 
-    def __init__(self, entries: Sequence[Entry], gradients: list[Tensor]) -> None:
+    def __init__(self, entries: Sequence[Entry], gradients: list[Tensor], *, buffered: bool) -> None:
         """Write the table.
 
         Args:
             entries: the parameters, with their momentum buffers and master copies.
             gradients: theirs.
+            buffered: whether they are stepped with momentum.
         """
         self.whole = [entry.parameter for entry in entries]
         self.distributed = any(map(is_distributed, self.whole))
         self.states = [entry.state for entry in entries]
-        self.buffers, self.masters = self._kept("momentum_buffer"), self._kept("master")
         parameters = self._local(self.whole)
         self.device, self.dtype = parameters[0].device, parameters[0].dtype
+        used = {"momentum_buffer": buffered, "master": update_dtype(self.dtype) != self.dtype}
+        self.kept = {name: [state[name] for state in self.states] for name in KEPT if used[name]}
         self.addresses = [parameter.data_ptr() for parameter in parameters]
         self.table = torch.tensor([self._row(index, entry) for index, entry in enumerate(entries)])
         self.strides = [gradient.stride() for gradient in self._local(gradients)]
         self._point_at(gradients)
         self.launcher = launcher(self.device, self.dtype, self.table)
 
-    def _kept(self, name: str) -> list[Tensor | None]:
-        return [state.get(name) for state in self.states]
-
     def _local(self, tensors: list[Tensor]) -> list[Tensor]:
         return list(map(local, tensors)) if self.distributed else tensors
 
     def _row(self, index: int, entry: Entry) -> list[int]:
-        master, buffer = self.masters[index], self.buffers[index]
         row = [0] * columns.WIDTH
-        row[columns.PARAMETER] = self.addresses[index]
-        row[columns.WEIGHTS] = self.addresses[index] if master is None else local(master).data_ptr()
-        row[columns.BUFFER] = 0 if buffer is None else local(buffer).data_ptr()
+        row[columns.PARAMETER] = row[columns.WEIGHTS] = self.addresses[index]
+        for name, kept in self.kept.items():
+            row[KEPT[name]] = local(kept[index]).data_ptr()
         row[columns.OUTER : columns.INNER + 1] = lay_of(local(entry.parameter), entry.axis)
         if entry.sides is not None:
             by_row, by_column, twice = entry.sides
@@ -89,10 +91,9 @@ class Bucket:
         """Whether all is as it was but the gradients; new ones like the last are taken over."""
         if [parameter.data_ptr() for parameter in self._local(self.whole)] != self.addresses:
             return False
-        if not all(map(is_, self._kept("momentum_buffer"), self.buffers)):
-            return False
-        if not all(map(is_, self._kept("master"), self.masters)):
-            return False
+        for name, kept in self.kept.items():
+            if not all(map(is_, (state.get(name) for state in self.states), kept)):
+                return False
         if not all(map(is_, gradients, [known() for known in self.known])):
             return self._has_pointed_at(gradients)
         return [gradient.data_ptr() for gradient in self._local(gradients)] == self.pointed

@@ -1,9 +1,11 @@
 """Fused steps of an optimizer: which parameters kernels take, and which are left to the reference."""
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from operator import is_
 from typing import cast
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -64,7 +66,7 @@ class FusedSteps:
         taken: Sequence[set[Tensor]],
     ) -> list[tuple[list[int], Bucket]]:
         """Buckets, with where in all parameters theirs are."""
-        places: dict[tuple[object, ...], list[tuple[int, Entry]]] = {}
+        places: dict[tuple[torch.device, torch.dtype, bool], list[tuple[int, Entry]]] = {}
         index = 0
         for number, (group, kept) in enumerate(zip(self.groups, taken, strict=True)):
             update = updates[group["geometry"]]
@@ -80,10 +82,10 @@ class FusedSteps:
                     places.setdefault(place, []).append((index, entry))
                 index += 1
         buckets: list[tuple[list[int], Bucket]] = []
-        for members in places.values():
+        for (_, _, buffered), members in places.items():
             indices, entries = map(list, zip(*members, strict=True))
             gradients = [entry.parameter.grad for entry in entries]
-            buckets.append((indices, Bucket(entries, gradients)))
+            buckets.append((indices, Bucket(entries, gradients, buffered=buffered)))
         return buckets
 
     def fits(self, state: Mapping[Tensor, State]) -> bool:
@@ -94,9 +96,11 @@ class FusedSteps:
         if len(state) != len(self.states) or not all(map(is_, state.values(), self.states)):
             return False
         gradients = [parameter.grad for parameter in self.parameters]
-        if [gradient is None for gradient in gradients] != self.without:
+        if list(map(is_, gradients, repeat(None))) != self.without:
             return False
         there = cast("list[Tensor]", gradients)  # those of buckets, which are not among those without
+        if len(self.buckets) == 1 and len(self.buckets[0][0]) == len(there):
+            return self.buckets[0][1].fits(there)
         return all(bucket.fits([there[i] for i in indices]) for indices, bucket in self.buckets)
 
     def step(self, scaling: tuple[Tensor, Tensor] | None = None) -> None:

@@ -5,6 +5,8 @@ The squared norm of the next row is taken while this one is stepped. Otherwise m
 thing at a time, first for weights and then for gradients, and would take a fifth longer.
 """
 
+import numpy as np
+
 from symoptim.kernels.cpu.compiled import njit
 from symoptim.kernels.cpu.filters import BLOCK, linear, products_of_one
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
@@ -40,15 +42,16 @@ def _row(w, g, m, ahead, square, number):
     """Step a row of that squared norm; the squared norm of the row ahead."""
     rate, slope = number[RATE], number[SIGN] * square
     a, b, c = 1 - rate * number[DECAY], -rate * number[NEW] * slope, -rate * number[OLD]
+    d = number[MOMENTUM]
+    if w.size <= BLOCK:
+        if m.size:
+            return np.float64(_move_with_buffer(w, g, m, ahead, a, b, c, d, slope))
+        return np.float64(_move(w, g, ahead, a, b))
     total = 0.0
     for start in range(0, w.size, BLOCK):
         end = min(start + BLOCK, w.size)
-        if m.size:
-            total += _move_with_buffer(
-                w[start:end], g[start:end], m[start:end], ahead[start:end], a, b, c, number[MOMENTUM], slope
-            )
-        else:
-            total += _move(w[start:end], g[start:end], ahead[start:end], a, b)
+        x, y, z, next_ = w[start:end], g[start:end], m[start:end], ahead[start:end]
+        total += _move_with_buffer(x, y, z, next_, a, b, c, d, slope) if m.size else _move(x, y, next_, a, b)
     return total
 
 
