@@ -5,6 +5,7 @@ from symoptim.kernels.cpu.apart import apart
 from symoptim.kernels.cpu.compiled import SOURCES, array_at, kernel
 from symoptim.kernels.cpu.filters import factored, linear, unit
 from symoptim.kernels.cpu.scaled import scaled_rows
+from symoptim.kernels.cpu.short import SHORT, short_rows
 from symoptim.kernels.table import (
     BUFFER,
     COLUMNS,
@@ -45,6 +46,9 @@ def _made(sources):
                 here, end = first * inner, size - (count - last) * inner
                 width = (last - first) * inner
                 apart(w[here:end], g[here:end], m[here:end], count * inner, width, inner, kind, number)
+            elif kind != PLAIN and inner <= SHORT:
+                here, end = first * inner, last * inner
+                short_rows(w[here:end], g[here:end], m[here:end], inner, kind == SCALED, number)
             elif kind == SCALED:
                 here, end = first * inner, last * inner
                 scaled_rows(w[here:end], g[here:end], m[here:end], inner, number)
