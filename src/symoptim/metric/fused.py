@@ -36,6 +36,7 @@ class FusedMetric:
             power: 2 for the step of SGD.
         """
         self.metric, self.power = metric, power
+        self.seen = {name: _sight(tensor) for name, tensor in tensors.items()}
         like = metric.layout.exponents.values
         self.readers = {
             id(level): LevelReader(level, tensors, like.device, like.dtype)
@@ -80,6 +81,10 @@ class FusedMetric:
             self.sides[name] = Sides(self.values[start:middle], self.values[middle:end], twice)
             start = end
 
+    def sees(self, weights: Mapping[str, Tensor]) -> bool:
+        """Whether tensors lie as they did when this was made; they may lie elsewhere."""
+        return {name: _sight(tensor) for name, tensor in weights.items()} == self.seen
+
     def refresh(self, weights: Mapping[str, Tensor]) -> None:
         """Write the factors at these weights into :attr:`sides`."""
 
@@ -92,3 +97,7 @@ class FusedMetric:
         moved = ((column - row) / 2).index_select(0, self.owners).mul_(self.signs)
         logs = torch.addcmul(moved, known.index_select(0, self.positions), self.weights)
         torch.exp(logs.mul_(self.power), out=self.values)
+
+
+def _sight(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.shape, tensor.stride(), tensor.dtype, tensor.device

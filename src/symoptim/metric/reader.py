@@ -91,7 +91,7 @@ class LevelReader:
             torch.exp(inverse - largest.index_select(0, self.of_factor), out=self.factors)
         if self.launcher is not None:
             addresses = [weights[read.reading.tensor].data_ptr() for read in self.reads]
-            self.table[:, table.WEIGHTS] = torch.tensor(addresses)
+            self.table[:, table.WEIGHTS] = torch.tensor(addresses, device="cpu")
             self.launcher.launch(self.table, self.sums)
         # Norms are of sums of several columns where these move together, pixels of a convolution.
         squared = self.sums.new_zeros(self.size).scatter_add_(0, self.into, self.sums)

@@ -72,8 +72,7 @@ class GeometricSGD(Optimizer):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: step all parameters by a kernel that reads and writes each once; by default wherever there
-                is one (:mod:`symoptim.kernels`). True raises where there is none, False never uses one.
+            fused: step by kernels that read and write every parameter once; raises where there is none.
             capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
                 CUDA graph can be captured at any time and follows a scheduler.
             differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
@@ -149,7 +148,7 @@ class GeometricSGD(Optimizer):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
-        if self._fused is None or not self._fused.fits(self.state):
+        if self._fused is None or not self._still_fits(self._fused):
             check_gradients(self.param_groups)
             self._fused = FusedSteps(self, self.updates, self._sides())
         elif any(self._fused.left):
@@ -167,13 +166,14 @@ class GeometricSGD(Optimizer):
     def _step_supports_amp_scaling(self) -> bool:
         return takes_scaling(self.param_groups)
 
+    def _still_fits(self, fused: FusedSteps) -> bool:
+        return fused.fits(self.param_groups, self.state)
+
     def _sides(self) -> Mapping[Tensor, Sides | None]:
-        """Parameters with a metric, and where kernels find its factors; none here."""
-        return {}
+        return {}  # parameters with a metric, and where kernels find its factors
 
     def _metric(self) -> Factors:
-        """Factors that gradients are multiplied by before their update, by parameter; none here."""
-        return {}
+        return {}  # factors that gradients are multiplied by before their update, by parameter
 
     def _step_left(self, group: Group, left: list[Tensor], metric: Factors, scaling: Scaling | None) -> None:
         """Step parameters of a group that no kernel takes."""
@@ -182,7 +182,7 @@ class GeometricSGD(Optimizer):
         for parameter in left:
             if parameter.grad is not None:
                 over = axes_of(group["geometry"], group["axis"], parameter.ndim)
-                gradient = parameter.grad if scaling is None else parameter.grad / scaling.scale
+                gradient = parameter.grad if scaling is None else scaling.undone(parameter.grad)
                 job = Job(parameter, gradient, self.state[parameter], over, metric.get(parameter, ()))
                 by_device.setdefault(parameter.device, []).append(job)
         for device, jobs in by_device.items():

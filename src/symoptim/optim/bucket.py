@@ -2,11 +2,13 @@
 
 import weakref
 from collections.abc import Sequence
+from itertools import chain
 from operator import is_
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
@@ -42,6 +44,14 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if is_distributed(tensor) else tensor
 
 
+Sight = list[tuple[int, torch.Size, tuple[int, ...], torch.dtype]]
+
+
+def sight(tensors: Sequence[Tensor]) -> Sight:
+    """What kernels rely on: where tensors are, how they lie there, and of what type their entries are."""
+    return [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in tensors]
+
+
 class Bucket:
     """Parameters on one device and of one precision.
 
@@ -65,8 +75,10 @@ class Bucket:
         used = {"momentum_buffer": buffered, "master": update_dtype(self.dtype) != self.dtype}
         self.kept = {name: [state[name] for state in self.states] for name in KEPT if used[name]}
         self.addresses = [parameter.data_ptr() for parameter in parameters]
-        self.table = torch.tensor([self._row(index, entry) for index, entry in enumerate(entries)])
-        self.strides = [gradient.stride() for gradient in self._local(gradients)]
+        self.seen = sight(parameters)
+        self.kept_seen = {name: sight(self._local(kept)) for name, kept in self.kept.items()}
+        rows = [self._row(index, entry) for index, entry in enumerate(entries)]
+        self.table = torch.tensor(rows, device="cpu")
         self._point_at(gradients)
         self.launcher = launcher(self.device, self.dtype, self.table)
 
@@ -89,21 +101,24 @@ class Bucket:
 
     def fits(self, gradients: list[Tensor]) -> bool:
         """Whether all is as it was but the gradients; new ones like the last are taken over."""
-        if [parameter.data_ptr() for parameter in self._local(self.whole)] != self.addresses:
+        if sight(self._local(self.whole)) != self.seen:
             return False
         for name, kept in self.kept.items():
             if not all(map(is_, (state.get(name) for state in self.states), kept)):
                 return False
-        if not all(map(is_, gradients, [known() for known in self.known])):
-            return self._has_pointed_at(gradients)
-        return [gradient.data_ptr() for gradient in self._local(gradients)] == self.pointed
+            if sight(self._local(kept)) != self.kept_seen[name]:
+                return False
+        if all(map(is_, gradients, [known() for known in self.known])):
+            return sight(self._local(gradients)) == self.pointed
+        return self._has_pointed_at(gradients)
 
     def _has_pointed_at(self, gradients: list[Tensor]) -> bool:
         """Take over new gradients if they are like the last."""
-        here, dtype = self._local(gradients), self.dtype
-        if not all(one.layout is torch.strided and one.dtype is dtype for one in here):
+        if self.distributed:
+            return False  # how they are spread has to be looked at again
+        if any(one.layout is not torch.strided or one.is_neg() for one in gradients):
             return False
-        if [gradient.stride() for gradient in here] != self.strides:
+        if [one[1:] for one in sight(gradients)] != [one[1:] for one in self.pointed]:
             return False
         self._point_at(gradients)
         self.launcher.point_at(self.table)
@@ -112,8 +127,8 @@ class Bucket:
     def _point_at(self, gradients: list[Tensor]) -> None:
         # Not the gradients themselves, which would be kept from being freed.
         self.known = [weakref.ref(gradient) for gradient in gradients]
-        self.pointed = [gradient.data_ptr() for gradient in self._local(gradients)]
-        self.table[:, columns.GRADIENT] = torch.tensor(self.pointed)
+        self.pointed = sight(self._local(gradients))
+        self.table[:, columns.GRADIENT] = torch.tensor([one[0] for one in self.pointed], device="cpu")
 
     def step(self, groups: Sequence[Group], scaling: tuple[Tensor, Tensor] | None) -> None:
         """Step all parameters with the options their groups have now.
@@ -122,4 +137,9 @@ class Bucket:
             groups: of the optimizer.
             scaling: what the loss was multiplied by, and whether that was too much.
         """
+        if scaling is not None:
+            scale, found = (one.to(self.device, non_blocking=True) for one in scaling)
+            scaling = scale, found
         self.launcher.launch(list(map(numbers_of, groups)), list(map(rate_elsewhere, groups)), scaling)
+        # As an operation of torch's own would: autograd refuses to use what has been overwritten.
+        increment_version([*self.whole, *chain.from_iterable(self.kept.values())])

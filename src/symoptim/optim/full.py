@@ -11,7 +11,7 @@ from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.apply import Factors
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
-from symoptim.optim.fused import wants_fused
+from symoptim.optim.fused import FusedSteps, wants_fused
 from symoptim.optim.in_full_metric import InFullMetric, trainable
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
@@ -76,7 +76,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: read sizes and step by kernels; by default wherever there are any.
+            fused: read sizes and step by kernels (on CPUs); raises where there is none for a parameter.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
         self.bound = BoundMetric(model, spec, gauge)
@@ -97,6 +97,10 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         found = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
         self._fused_metric = found
         return self.bound.sides(found)
+
+    def _still_fits(self, fused: FusedSteps) -> bool:
+        metric = self._fused_metric
+        return super()._still_fits(fused) and (metric is None or metric.sees(self.bound.weights(self.state)))
 
     def _metric(self) -> Factors:
         left = self._fused is None or any(self._fused.left)

@@ -1,7 +1,7 @@
 """Fused steps of an optimizer: which parameters kernels take, and which are left to the reference."""
 
 from collections.abc import Mapping, Sequence
-from itertools import repeat
+from itertools import chain, pairwise, repeat
 from operator import is_
 from typing import cast
 
@@ -10,19 +10,14 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from symoptim.errors import OptionError
-from symoptim.geometry.distributed import is_distributed
-from symoptim.kernels import table as columns
-from symoptim.kernels.dispatch import why_not_here, why_not_lying
-from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
 from symoptim.metric.fused import Sides
 from symoptim.optim.apply import make_state
 from symoptim.optim.bucket import Bucket, Entry, local
 from symoptim.optim.checks import Group, labeled
+from symoptim.optim.fusible import KINDS, axis_of, why_not, why_not_with
 from symoptim.optim.precision import State, lay_like
 from symoptim.routing import Geometry
-from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
-
-KINDS: dict[Update, int] = {PLAIN: columns.PLAIN, SCALED: columns.SCALED, UNIT_NORM: columns.UNIT}
+from symoptim.updates.catalog import Update
 
 
 class FusedSteps:
@@ -45,11 +40,12 @@ class FusedSteps:
         Raises:
             OptionError: a parameter of a group with ``fused=True`` cannot be stepped by a kernel.
         """
-        self.groups: list[Group] = optimizer.param_groups
+        self.groups: list[Group] = list(optimizer.param_groups)
         self.made_for = _signature(self.groups)
         self.parameters: list[Tensor] = [p for group in self.groups for p in group["params"]]
         self.without = [parameter.grad is None for parameter in self.parameters]
-        taken = [_sorted(group, updates[group["geometry"]], sides) for group in self.groups]
+        taken = [_sorted(group, updates[group["geometry"]], sides, optimizer.state) for group in self.groups]
+        _require_apart(self.groups, taken)
         self.left = [
             [p for p in group["params"] if p.grad is not None and p not in kept]
             for group, kept in zip(self.groups, taken, strict=True)
@@ -76,7 +72,7 @@ class FusedSteps:
                     buffered = bool(group["momentum"])
                     make_state(parameter, state, momentum=buffered)
                     lay_like(parameter, state)
-                    axis, factors = _axis(group, update), sides.get(parameter)
+                    axis, factors = axis_of(group, update), sides.get(parameter)
                     entry = Entry(parameter, state, number, KINDS[update], axis, factors)
                     place = parameter.device, parameter.dtype, buffered
                     places.setdefault(place, []).append((index, entry))
@@ -88,9 +84,22 @@ class FusedSteps:
             buckets.append((indices, Bucket(entries, gradients, buffered=buffered)))
         return buckets
 
-    def fits(self, state: Mapping[Tensor, State]) -> bool:
-        """Whether all is as it was but values, and perhaps gradients; ``state`` is the optimizer's."""
-        if _signature(self.groups) != self.made_for:
+    def fits(self, groups: Sequence[Group], state: Mapping[Tensor, State]) -> bool:
+        """Whether all is as it was but values, and perhaps gradients.
+
+        Args:
+            groups: of the optimizer.
+            state: its state.
+
+        Returns:
+            Whether a step can be taken.
+        """
+        if len(groups) != len(self.groups) or not all(map(is_, groups, self.groups)):
+            return False
+        if _signature(groups) != self.made_for:
+            return False
+        parameters = chain.from_iterable(group["params"] for group in groups)
+        if not all(map(is_, parameters, self.parameters)):
             return False
         # Values are looked at, not keys: to look a tensor up takes longer than all the rest.
         if len(state) != len(self.states) or not all(map(is_, state.values(), self.states)):
@@ -119,6 +128,7 @@ def _signature(groups: Sequence[Group]) -> list[tuple[object, ...]]:
         (
             len(group["params"]),
             bool(group["momentum"]),
+            bool(group["weight_decay"]),
             group["geometry"],
             group["axis"],
             group["fused"],
@@ -130,11 +140,16 @@ def _signature(groups: Sequence[Group]) -> list[tuple[object, ...]]:
 
 
 def wants_fused(group: Group) -> bool:
-    """Whether parameters of a group are to be stepped by kernels where that can be."""
-    return group["fused"] is not False and (group["fused"] is True or group["foreach"] is None)
+    """Whether parameters of a group are to be stepped by kernels."""
+    return bool(group["fused"])
 
 
-def _sorted(group: Group, update: Update, sides: Mapping[Tensor, Sides | None]) -> set[Tensor]:
+def _sorted(
+    group: Group,
+    update: Update,
+    sides: Mapping[Tensor, Sides | None],
+    state: Mapping[Tensor, State],
+) -> set[Tensor]:
     """Parameters of a group that kernels can take."""
     taken: set[Tensor] = set()
     if not wants_fused(group):
@@ -142,11 +157,12 @@ def _sorted(group: Group, update: Update, sides: Mapping[Tensor, Sides | None]) 
     for name, parameter in labeled(group):
         if parameter.grad is not None:
             reason = why_not(parameter, parameter.grad, group, update)
+            reason = reason or why_not_with(parameter, state.get(parameter, {}))
             if reason is None and parameter in sides and sides[parameter] is None:
                 reason = "its scales are not those of rows and columns, or there is no kernel that finds them"
             if reason is None:
                 taken.add(parameter)
-            elif group["fused"]:
+            else:
                 raise OptionError(
                     f"{name} cannot take a fused step: {reason}. Leave fused at None to have it stepped "
                     "otherwise"
@@ -154,31 +170,18 @@ def _sorted(group: Group, update: Update, sides: Mapping[Tensor, Sides | None]) 
     return taken
 
 
-def why_not(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -> str | None:
-    """Why a kernel cannot step a parameter, or None if one can."""
-    if update not in KINDS:
-        return "there is no kernel for this update"
-    if group["differentiable"]:
-        return "autograd cannot follow a kernel (differentiable=True)"
-    there = why_not_here(parameter.device, parameter.dtype)
-    if there is not None:
-        return there
-    if gradient.dtype != parameter.dtype:
-        return f"its gradient is {gradient.dtype}, itself {parameter.dtype}"
-    if is_distributed(parameter) and update is not PLAIN:
-        axis = _axis(group, update)
-        if any(placement.is_shard() and not placement.is_shard(axis) for placement in parameter.placements):
-            return f"its filters are spread over processes ({parameter.placements})"
-    weights, change = local(parameter.detach()), local(gradient)
-    if not is_dense(weights):
-        return f"it has gaps or overlaps in memory (strides {tuple(weights.stride())})"
-    if not have_same_lay(weights, change):
-        return f"its strides are {tuple(weights.stride())}, those of its gradient {tuple(change.stride())}"
-    return why_not_lying(weights.device, lay_of(weights, _axis(group, update)))
-
-
-def _axis(group: Group, update: Update) -> int | None:
-    """The axis that counts filters; none where the update knows no filters."""
-    if update is PLAIN:
-        return None
-    return group["axis"] if group["geometry"] == "rows" else 1 - group["axis"]
+def _require_apart(groups: Sequence[Group], taken: Sequence[set[Tensor]]) -> None:
+    """Refuse parameters that share memory: threads would step it at the same time."""
+    found: list[tuple[str, int, int]] = []
+    for group, kept in zip(groups, taken, strict=True):
+        for name, parameter in labeled(group):
+            here = local(parameter.detach())
+            if parameter in kept and here.numel():
+                start = here.data_ptr()
+                found.append((name, start, start + here.numel() * here.element_size()))
+    found.sort(key=lambda one: one[1])
+    for (one, _, end), (other, start, _) in pairwise(found):
+        if start < end:
+            raise OptionError(
+                f"{one} and {other} share memory, which a fused step cannot take: leave fused at None"
+            )

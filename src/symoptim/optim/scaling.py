@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.dispatch import why_not_here
 from symoptim.optim.checks import Group
 from symoptim.optim.fused import wants_fused
@@ -21,6 +22,11 @@ class Scaling(NamedTuple):
 
     scale: Tensor
     found_inf: Tensor
+
+    def undone(self, gradient: Tensor) -> Tensor:
+        """A gradient of the loss as it was, in the precision of updates: in its own it may be too small."""
+        wide = gradient.to(update_dtype(gradient.dtype))
+        return wide / self.scale.to(wide.device)
 
 
 def takes_scaling(groups: Sequence[Group]) -> bool:

@@ -15,8 +15,23 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "cont
 njit = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)  # pyright: ignore[reportCallIssue]
 """Compile a part of a kernel."""
 
-kernel = numba.njit(cache=True, **_OPTIONS)
-"""Compile a kernel, once on a machine: the result is kept beside the source, or in the user's cache."""
+in_order = numba.njit(  # pyright: ignore[reportCallIssue]
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"contract", "nsz"},
+)
+"""Compile a part of a kernel whose products are not to be reordered: factors may be large, results not."""
+
+
+def kernel(function):
+    """Compile a kernel, once on a machine: the result is kept beside the source, or in the user's cache."""
+    try:
+        return numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # there is no place to keep it
+        return numba.njit(**_OPTIONS)(function)
+
 
 SOURCES = hashlib.sha256(
     b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.parent.rglob("*.py")))

@@ -19,11 +19,12 @@ import math
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import njit
+from symoptim.kernels.cpu.compiled import in_order, njit
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64, for long filters
 SAFE = 0.25  # squared length of a step up to which sums do not cancel
+SMALL = 1e-30  # squares up to which float32 has few digits left
 
 
 @njit
@@ -160,7 +161,7 @@ def unit(w, g, m, number):
     a = inverse_norm(ww, w)
     along = a * a * (old * wm + new * sign * wg)
     squared = old * old * mm + 2 * old * new * sign * mg + new * new * gg  # length of what is projected
-    scale, safe = 1.0, rate * rate * squared < SAFE
+    scale, safe = 1.0, rate * rate * squared < SAFE and ww > SMALL
     if safe:
         tangent = max(squared - (along / a) ** 2, 0.0)
         scale = 1 / math.sqrt(a * a * ww + rate * rate * tangent)
@@ -174,7 +175,7 @@ def unit(w, g, m, number):
         _times(w, 1 / math.sqrt(products_of_one(w)))
 
 
-@njit
+@in_order
 def factored(w, g, m, row, columns, twice, number):
     """Step of a row whose gradient is multiplied by its factor and its columns', or by their squares."""
     rate = number[RATE]

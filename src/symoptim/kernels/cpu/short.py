@@ -7,7 +7,7 @@ The formulas are those of :mod:`.filters`.
 import math
 
 from symoptim.kernels.cpu.compiled import njit
-from symoptim.kernels.cpu.filters import SAFE, inverse_norm
+from symoptim.kernels.cpu.filters import SAFE, SMALL, inverse_norm
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
 SHORT = 512  # entries
@@ -58,7 +58,7 @@ def short_unit_rows(w, g, number):
         a = inverse_norm(ww, w)
         along = a * a * new * sign * wg
         squared = new * new * gg
-        safe = rate * rate * squared < SAFE
+        safe = rate * rate * squared < SAFE and ww > SMALL
         scale = 1.0
         if safe:
             tangent = max(squared - (along / a) ** 2, 0.0)
@@ -88,7 +88,7 @@ def short_unit_rows_with_buffer(w, g, m, number):
         a = inverse_norm(ww, w)
         along = a * a * (old * wm + new * sign * wg)
         squared = old * old * mm + 2 * old * new * sign * mg + new * new * gg
-        safe = rate * rate * squared < SAFE
+        safe = rate * rate * squared < SAFE and ww > SMALL
         scale = 1.0
         if safe:
             tangent = max(squared - (along / a) ** 2, 0.0)

@@ -3,12 +3,18 @@
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import SOURCES, array_at, kernel, njit
+from symoptim.kernels.cpu.compiled import SOURCES, array_at, in_order, kernel, njit
 from symoptim.kernels.squares import OF_ROWS, OUT
 from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64
 AT_ONCE = 64  # rows of which columns are summed in their own precision
+SMALL, LARGE = 1e-30, 1e30  # sums between which float32 is enough
+
+
+@in_order
+def _product(one, other):
+    return one * other
 
 
 @njit
@@ -16,7 +22,8 @@ def _of_short_row(x, columns):
     part = x.dtype.type(0)
     if columns.size:
         for i in range(x.size):
-            part += (x[i] * columns[i]) * (x[i] * columns[i])
+            entry = _product(x[i], columns[i])
+            part += entry * entry
     else:
         for i in range(x.size):
             part += x[i] * x[i]
@@ -26,10 +33,21 @@ def _of_short_row(x, columns):
 @njit
 def _of_row(x, columns):
     if x.size <= BLOCK:
-        return np.float64(_of_short_row(x, columns))
+        total = np.float64(_of_short_row(x, columns))
+    else:
+        total = 0.0
+        for start in range(0, x.size, BLOCK):
+            total += _of_short_row(x[start : start + BLOCK], columns[start : start + BLOCK])
+    return total if SMALL < total < LARGE else _of_odd_row(x, columns)
+
+
+@njit
+def _of_odd_row(x, columns):
+    """In float64, of a row whose squares are too small or too large for less."""
     total = 0.0
-    for start in range(0, x.size, BLOCK):
-        total += _of_short_row(x[start : start + BLOCK], columns[start : start + BLOCK])
+    for i in range(x.size):
+        entry = np.float64(x[i]) * (np.float64(columns[i]) if columns.size else 1.0)
+        total += entry * entry
     return total
 
 
@@ -43,9 +61,23 @@ def _of_columns(w, rows, inner, first, last, out):
             x = w[row * inner + first : row * inner + last]
             factor = rows[row] if rows.size else w.dtype.type(1)
             for i in range(width):
-                part[i] += (x[i] * factor) * (x[i] * factor)
+                entry = _product(x[i], factor)
+                part[i] += entry * entry
         for i in range(width):
             out[i] += part[i]
+    for i in range(width):
+        if not SMALL < out[i] < LARGE:
+            out[i] = _of_odd_column(w, rows, inner, first + i)
+
+
+@njit
+def _of_odd_column(w, rows, inner, column):
+    """In float64, of a column whose squares are too small or too large for less."""
+    total = 0.0
+    for row in range(w.size // inner):
+        entry = np.float64(w[row * inner + column]) * (np.float64(rows[row]) if rows.size else 1.0)
+        total += entry * entry
+    return total
 
 
 def _made(sources):

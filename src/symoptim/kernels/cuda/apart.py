@@ -66,7 +66,8 @@ def _total(mine, scratch, WHICH: tl.constexpr, TYPE: tl.constexpr):
             total += tl.sum(tl.load(scratch + place + columns), 0)
         else:
             for column in range(0, inner):
-                total += tl.load(scratch + place + columns // inner * inner + column)
+                there = columns // inner * inner + column
+                total += tl.load(scratch + place + there, mask=there < ACROSS, other=0.0)
     return total.to(TYPE)
 
 

@@ -35,6 +35,7 @@ from symoptim.kernels.cuda.parts import (
 )
 
 SAFE = tl.constexpr(0.25)  # squared length of a step up to which the new norm follows from sums
+SMALL = tl.constexpr(1e-30)  # squares up to which float32 has few digits left
 
 
 @triton.jit
@@ -104,7 +105,7 @@ def _long_row(
     a = inverse_norm(square, TYPE)
     length = old * old * tl.sum(bb, 0) + 2 * old * new * sign * tl.sum(bg, 0) + new * new * tl.sum(gg, 0)
     along = a * (old * along_b + new * sign * along_g)
-    is_safe = rate * rate * length < SAFE
+    is_safe = (rate * rate * length < SAFE) & (square > SMALL)
     if (kind == UNIT) & is_safe:
         norm = tl.sqrt(a * a * square + rate * rate * tl.maximum(length - along * along, 0.0))
         to_w, to_g, to_b = to_w / norm, to_g / norm, to_b / norm
