@@ -51,22 +51,20 @@ def _strides(tensor: Tensor) -> tuple[int, ...]:
     return local(tensor).stride()
 
 
+def _spread(gradients: Sequence[Tensor]) -> list[object]:
+    """How gradients are spread over processes."""
+    return [(one.placements, one.device_mesh) if is_distributed(one) else None for one in gradients]
+
+
 def _forms(gradients: Sequence[Tensor]) -> list[object] | None:
     """What kernels rely on of gradients besides where they are; None if some do not lie in memory at all."""
-    if any(map(is_distributed, gradients)):
-        spread = [(one.placements, one.device_mesh) for one in gradients if is_distributed(one)]
-        return [spread, *(_forms(list(map(local, gradients))) or ())]
     try:
         strides = list(map(Tensor.stride, gradients))
     except RuntimeError:  # a sparse one
         return None
-    # These leave but one shape that fills its memory.
-    return [
-        strides,
-        list(map(Tensor.numel, gradients)),
-        list(map(Tensor.is_neg, gradients)),
-        [one.dtype for one in gradients],
-    ]
+    # Strides and number of entries leave but one shape that fills its memory.
+    numbers, negated = list(map(Tensor.numel, gradients)), list(map(Tensor.is_neg, gradients))
+    return [strides, numbers, negated, [one.dtype for one in gradients]]
 
 
 class Bucket:
@@ -96,7 +94,7 @@ class Bucket:
         self.launcher = launcher(self.device, self.dtype, table)
         self.addresses: list[int] = []
         gradients = [entry.parameter.grad for entry in entries if entry.parameter.grad is not None]
-        self.forms = _forms(gradients)
+        self.forms = self._forms(gradients)
         self._point_at(gradients)
 
     def _looks(self) -> list[Callable[[], object]]:
@@ -142,10 +140,15 @@ class Bucket:
         return self._addresses(there) == self.addresses or self._takes(there)
 
     def _takes(self, gradients: Sequence[Tensor]) -> bool:
-        if _forms(gradients) != self.forms:
+        if self._forms(gradients) != self.forms:
             return False
         self._point_at(gradients)
         return True
+
+    def _forms(self, gradients: Sequence[Tensor]) -> object:
+        if self.distributed:
+            return _spread(gradients), _forms(list(map(local, gradients)))
+        return _forms(gradients)
 
     def _point_at(self, gradients: Sequence[Tensor]) -> None:
         # Not the gradients themselves, which would be kept from being freed.

@@ -6,6 +6,7 @@ kind its launches are replayed from a graph, side by side: what they leave of th
 use, and the host makes one call.
 """
 
+from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -45,7 +46,7 @@ class Inputs(NamedTuple):
 class Table(NamedTuple):
     """A table of addresses."""
 
-    mirror: Mirror
+    pinned: Tensor
     is_aligned: bool
     """Whether all addresses are multiples of 16 bytes."""
 
@@ -85,9 +86,9 @@ class CudaLauncher:
             if len(self.tables) == REMEMBERED:
                 del self.tables[next(iter(self.tables))]
             table = self.host_table.clone()
-            table[:, GRADIENT] = torch.tensor(key, device="cpu")
+            table[:, GRADIENT] = torch.frombuffer(array("q", key), dtype=torch.int64)
             is_aligned = self.others_aligned and all(address % 16 == 0 for address in key)
-            self.tables[key] = Table(Mirror(table, self.device), is_aligned)
+            self.tables[key] = Table(table.pin_memory(), is_aligned)
         table, self.is_aligned = self.tables[key]
         self.table.put(table)
 
@@ -95,6 +96,8 @@ class CudaLauncher:
         self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
     ) -> None:
         """Step all tensors; see :class:`symoptim.kernels.dispatch.Launcher`."""
+        if not self.whole and not len(self.shared.host):
+            return  # all tensors are empty, and so would the graph be
         here = torch.cuda.current_device() == self.device.index
         with nullcontext() if here else torch.cuda.device(self.device):
             if torch.cuda.is_current_stream_capturing():
@@ -113,7 +116,7 @@ class CudaLauncher:
         """Everything on the device; a graph that is being captured gets what no other step writes to."""
         if self.known != numbers:
             self.known = numbers
-            self.numbers.put(Mirror(torch.tensor(numbers, dtype=torch.float64, device="cpu"), self.device))
+            self.numbers.put(torch.tensor(numbers, dtype=torch.float64, device="cpu").pin_memory())
         table, values = (cell.copy() if captured else cell.get() for cell in (self.table, self.numbers))
         for group, rate in enumerate(rates):
             if rate is not None:

@@ -43,12 +43,12 @@ class Cell:
     def __init__(self, device: torch.device) -> None:
         """Remember the device; nothing is there yet."""
         self.device = device
-        self.source: Mirror | None = None
+        self.source: Tensor | None = None
         self.there: Tensor | None = None
         self.is_current = False
 
-    def put(self, source: Mirror) -> None:
-        """Have a tensor copied at the next :meth:`get`; of the same shape and type every time."""
+    def put(self, source: Tensor) -> None:
+        """Have a tensor in pinned memory copied at the next :meth:`get`; it must not change any more."""
         self.is_current = self.is_current and source is self.source
         self.source = source
 
@@ -56,13 +56,13 @@ class Cell:
         """The place."""
         assert self.source is not None
         if self.there is None:
-            self.there = self.source.get().clone()
-        elif not self.is_current:
-            self.there.copy_(self.source.get())
+            self.there = torch.empty_like(self.source, device=self.device)
+        if not self.is_current:
+            self.there.copy_(self.source, non_blocking=True)
         self.is_current = True
         return self.there
 
     def copy(self) -> Tensor:
         """A copy of its own for a graph that is being captured."""
         assert self.source is not None
-        return copied(self.source.host, self.device)
+        return copied(self.source, self.device)
