@@ -6,8 +6,9 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
-from symoptim.metric.fused import FusedMetric, Sides
+from symoptim.metric.fused import FusedMetric
 from symoptim.metric.gauge import Gauge, Pooled
+from symoptim.metric.sides import Sides
 from symoptim.optim.apply import Factors
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
@@ -76,7 +77,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: read sizes and step by kernels (on CPUs); raises where there is none for a parameter.
+            fused: read sizes and step by kernels; raises where there is none for a parameter.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
         self.bound = BoundMetric(model, spec, gauge)
@@ -94,16 +95,22 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         )
 
     def _sides(self) -> Mapping[Tensor, Sides | None]:
-        found = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
-        self._fused_metric = found
-        return self.bound.sides(found)
+        fused = [group for group in self.param_groups if wants_fused(group)]
+        self._fused_metric = self.bound.fused(2.0) if fused else None
+        # What is stepped is looked at by those who step it.
+        stepped = {p for group in fused for p in group["params"] if p.grad is not None}
+        self._rest = [parameter for parameter in self.bound.tensors.values() if parameter not in stepped]
+        self._seen = self.bound.sight(self._rest)
+        return self.bound.sides(self._fused_metric)
 
     def _still_fits(self, fused: FusedSteps) -> bool:
-        metric = self._fused_metric
-        return super()._still_fits(fused) and (metric is None or metric.sees(self.bound.weights(self.state)))
+        if not super()._still_fits(fused):
+            return False
+        return self._fused_metric is None or self.bound.sight(self._rest) == self._seen
 
     def _metric(self) -> Factors:
         left = self._fused is None or any(self._fused.left)
         if self._fused_metric is not None:
-            self._fused_metric.refresh(self.bound.weights(self.state))
+            self.bound.require_all_seen()
+            self._fused_metric.refresh(lambda: self.bound.weights(self.state))
         return self.bound.factors(self.state, 2.0) if left else {}

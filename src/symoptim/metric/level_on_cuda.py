@@ -1,0 +1,156 @@
+"""One level of the full metric on a CUDA device: norms of some matrices, and what is made of them."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from symoptim.kernels.cuda.measure import Inverses, Roots, Rows, Units
+from symoptim.kernels.cuda.mirror import Mirror
+from symoptim.kernels.cuda.pieces import pieces_of
+from symoptim.kernels.squares import OUT
+from symoptim.kernels.table import rows_of
+from symoptim.metric.levels import Reading
+from symoptim.metric.measure import log_norms
+from symoptim.metric.reader import as_reads, table_of
+from symoptim.symmetry.sparse import Sparse
+
+ALIGNED = 8  # factors: a matrix has its first at a multiple of 16 bytes
+
+
+class Sought(NamedTuple):
+    """Root mean squares of norms that are sought."""
+
+    readings: tuple[Reading, ...]
+    """Where norms are taken."""
+    unit: Tensor
+    """Of every position of the layout the unit that its norm belongs to, or -1."""
+    about: Tensor
+    """Of every unit what its sum is multiplied by, and the exponent of its norms, ``(m, 2)``."""
+    targets: Tensor
+    """Where its size goes."""
+    is_of_units: bool
+    """Whether norms are divided by what is known of their own scales."""
+
+
+class CudaLevel:
+    """Finds what is sought."""
+
+    def __init__(
+        self,
+        sought: Sought,
+        known: Sparse,
+        tensors: Mapping[str, Tensor],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        """Plan the launches.
+
+        Args:
+            sought: root mean squares of norms.
+            known: exponents of all positions in generators whose sizes are known.
+            tensors: by name.
+            device: of the metric.
+            dtype: of tensors that kernels read.
+        """
+        reads, left = as_reads(sought.readings, tensors, device, dtype)
+        self.left = [reading for _, reading in left]
+        self.largest = torch.zeros(len(reads), dtype=torch.float64, device=device)
+        others = [read.other for read in reads]
+        places = _aligned_starts([len(other) for other in others])
+        self.factors = torch.zeros(places[-1], dtype=dtype, device=device)
+        self.inverses = _inverses(others, places, known, device)
+        table = table_of(reads, tensors, [0] * len(reads), self.factors, places)
+        # Of every number that is written: the position it is of, and the matrix, if factors were divided out.
+        positions, matrices = [torch.zeros(0, dtype=torch.long)], [torch.zeros(0, dtype=torch.long)]
+        start = 0
+        for number, (read, row) in enumerate(zip(reads, rows_of(table), strict=True)):
+            table[number, OUT] = start
+            pieces = pieces_of(row)
+            positions.append(read.own.repeat_interleave(pieces) if read.by_rows else read.own.repeat(pieces))
+            matrices.append(torch.full_like(positions[-1], number if len(read.other) else -1))
+            start += len(positions[-1])
+        self.start = start
+        """Where norms begin that are left to the reference."""
+        for reading in self.left:
+            positions.append(torch.arange(reading.own.start, reading.own.stop))
+            matrices.append(torch.full_like(positions[-1], -1))
+        self.norms = Roots(table, device, dtype)
+        self.roots = torch.zeros(sum(map(len, positions)), dtype=torch.float64, device=device)
+        self.units = _units(sought, known, torch.cat(positions), torch.cat(matrices), device)
+        self.scales: Rows | None = None
+        if self.left:
+            self.scales = chosen_rows(known, torch.arange(len(sought.unit)), device)
+            self.log_scales = torch.zeros(len(sought.unit), dtype=torch.float64, device=device)
+
+    def write(
+        self, sizes: Tensor, weights: Callable[[], Mapping[str, Tensor]], out: Tensor, *, keep: bool
+    ) -> None:
+        """Write what is sought.
+
+        Args:
+            sizes: log-sizes of all generators, as far as they are known.
+            weights: all tensors by name; called if some are left to the reference.
+            out: where it goes.
+            keep: what is there where norms are zero; else the logarithm is zero.
+        """
+        self.inverses.launch(sizes, self.largest, self.factors)
+        self.norms.launch(self.roots)
+        if self.scales is not None:
+            self.scales.times(sizes, self.log_scales)
+            there, start = weights(), self.start
+            for reading in self.left:
+                found = log_norms(reading, there[reading.tensor], self.log_scales)
+                self.roots[start : start + len(found)] = found
+                start += len(found)
+        self.units.launch(self.roots, self.largest, sizes, out, keep=keep)
+
+
+def _aligned_starts(sizes: list[int]) -> list[int]:
+    """Where parts of these sizes begin, each at a multiple of a few entries; and the end."""
+    starts = [0]
+    for size in sizes:
+        starts.append(starts[-1] + -(-size // ALIGNED) * ALIGNED)
+    return starts
+
+
+def _inverses(others: list[Tensor], places: list[int], known: Sparse, device: torch.device) -> Inverses:
+    """What is divided out of matrices."""
+    lists: list[tuple[int, int, int, int]] = []
+    start = 0
+    for number, other in enumerate(others):
+        if len(other):
+            lists.append((number, start, start + len(other), places[number]))
+            start += len(other)
+    positions = torch.cat([torch.zeros(0, dtype=torch.long), *others])
+    return Inverses(lists, chosen_rows(known, positions, device), device)
+
+
+def _units(sought: Sought, known: Sparse, positions: Tensor, matrices: Tensor, device: torch.device) -> Units:
+    """Which numbers make up which unit; units with the fewest of them first."""
+    unit = sought.unit[positions]
+    chosen = (unit >= 0).nonzero().flatten()
+    counts = torch.bincount(unit[chosen], minlength=len(sought.about))
+    order = counts.argsort(stable=True)
+    rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+    chosen = chosen[rank[unit[chosen]].argsort(stable=True)]
+    starts = torch.cat([torch.zeros(1, dtype=torch.long), counts[order].cumsum(0)])
+    reads = torch.stack([chosen, matrices[chosen]], dim=1)
+    if not sought.is_of_units:
+        known = known.chosen(torch.zeros(len(known.rows), dtype=torch.bool))
+    own = chosen_rows(known, positions[chosen], device)
+    return Units(starts, reads, own, sought.about[order], sought.targets[order])
+
+
+def chosen_rows(matrix: Sparse, rows: Tensor, device: torch.device) -> Rows:
+    """These rows of a sparse matrix, in this order, for kernels."""
+    order = matrix.rows.argsort(stable=True)
+    most = max(int(rows.max()) if len(rows) else 0, int(matrix.rows.max()) if len(order) else 0)
+    sizes = torch.bincount(matrix.rows, minlength=most + 1)
+    counts = sizes[rows]
+    entry = torch.repeat_interleave(torch.arange(len(rows)), counts)
+    within = torch.arange(len(entry)) - (counts.cumsum(0) - counts)[entry]
+    there = order[(sizes.cumsum(0) - sizes)[rows[entry]] + within]
+    starts = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
+    return Rows(*(Mirror(one, device) for one in (starts, matrix.columns[there], matrix.values[there])))
