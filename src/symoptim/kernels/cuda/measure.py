@@ -15,7 +15,7 @@ from symoptim.kernels.cuda.squares import squares
 from symoptim.kernels.table import COLUMNS, WEIGHTS
 
 BLOCK = 1024  # entries that a program has in hand
-WARPS = 8  # of a program
+WARPS, MORE_WARPS = 8, 16  # of a program; of one that waits more than it computes
 
 
 class Rows(NamedTuple):
@@ -41,19 +41,21 @@ class Roots:
 
     def __init__(self, table: Tensor, device: torch.device, dtype: torch.dtype) -> None:
         """Share the matrices out among programs; addresses stay what they are."""
-        self.table = Mirror(table, device)
         self.type = TYPES[dtype]
         is_aligned = bool((table[:, [WEIGHTS, COLUMNS]] % 16 == 0).all())
-        both = [(False, piece_programs(table, even=False)), (is_aligned, piece_programs(table, even=True))]
-        self.programs = [(aligned, Mirror(one, device)) for aligned, one in both if len(one)]
+        self.programs = [
+            (even and is_aligned, Mirror(piece_programs(table, dtype.itemsize, even=even), device))
+            for even in (False, True)
+        ]
 
     def launch(self, roots: Tensor) -> None:
         """Write all of them."""
         for aligned, programs in self.programs:
-            squares[(len(programs.host),)](
-                self.table.get(), programs.get(), roots,
-                TYPE=self.type, ALIGNED=aligned, TILE=TILE, ACROSS=ACROSS, num_warps=WARPS,
-            )  # fmt: skip
+            if len(programs.host):
+                squares[(len(programs.host),)](
+                    programs.get(), roots,
+                    TYPE=self.type, ALIGNED=aligned, TILE=TILE, ACROSS=ACROSS, num_warps=WARPS,
+                )  # fmt: skip
 
 
 class Inverses:
@@ -80,7 +82,7 @@ class Inverses:
         if len(self.programs.host):
             sizes.inverses[(len(self.programs.host),)](
                 self.programs.get(), *self.scales.get(), known, largest, factors,
-                TYPE=TYPES[factors.dtype], BLOCK=BLOCK, TILE=TILE, num_warps=WARPS,
+                TYPE=TYPES[factors.dtype], BLOCK=BLOCK, TILE=TILE, num_warps=MORE_WARPS,
             )  # fmt: skip
 
 
@@ -107,7 +109,7 @@ class Units:
         if len(self.programs.host):
             sizes.units[(len(self.programs.host),)](
                 self.programs.get(), self.starts.get(), roots, self.reads.get(), largest, *self.own.get(),
-                known, self.about.get(), self.targets.get(), out, KEEP=keep, num_warps=WARPS,
+                known, self.about.get(), self.targets.get(), out, KEEP=keep, num_warps=MORE_WARPS,
             )  # fmt: skip
 
 

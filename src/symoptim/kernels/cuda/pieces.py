@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from symoptim.kernels.squares import OF_ROWS, OUT
-from symoptim.kernels.table import COUNT, INNER, KIND, rows_of
+from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS, rows_of
 
 TILE = 4096  # entries that a program has in hand
 LENGTHS = (64, 256, 1024, TILE)  # up to which rows are read whole, several at once
-COLUMNS, LONG = 0, 1  # in the place of a length: sums of columns, a piece of a long row
+OF_EACH, LONG = 0, 1  # in the place of a length: sums of columns, a piece of a long row
 ACROSS = 128  # columns that a program sums
 LINES = 128  # rows of which it sums them, at least
 PIECES = 256  # of a column, at most
@@ -34,44 +34,43 @@ def _lines(count: int) -> int:
     return max(LINES, -(-count // PIECES))
 
 
-def piece_programs(table: Tensor, *, even: bool) -> Tensor:
-    """Matrix, first and last row, first and last column, place of the first sum, and length class.
+def piece_programs(table: Tensor, size: int, *, even: bool) -> Tensor:
+    """What each program does: see :func:`.squares.squares`.
 
     Sums of rows are in the order of the rows, the pieces of a row side by side; of columns all first pieces
     come first.
 
     Args:
         table: all matrices.
+        size: bytes of an entry.
         even: those whose rows are multiples of eight entries, or all others.
 
     Returns:
-        A row per program, ``(n, 7)``.
+        Addresses of the first entry and its factor, if there are factors; entries of a row; how many rows and
+        columns there are to be summed; the place of the first sum, and the length class. A row per program.
     """
     found = [torch.empty(0, 7, dtype=torch.int64, device="cpu")]
-    for number, row in enumerate(rows_of(table)):
+    for row in rows_of(table):
         if (row[INNER] % EVEN == 0) == even:
-            found.append(_of_rows(number, row) if row[KIND] == OF_ROWS else _of_columns(number, row))
+            found.append(_of_rows(row, size) if row[KIND] == OF_ROWS else _of_columns(row, size))
     return torch.cat(found)
 
 
-def _of_rows(number: int, row: list[int]) -> Tensor:
+def _of_rows(row: list[int], size: int) -> Tensor:
     count, inner, pieces = row[COUNT], row[INNER], pieces_of(row)
     length = next((length for length in LENGTHS if inner <= length), LONG)
     height = 1 if length == LONG else TILE // length
-    first, piece = _grid(-(-count // height), pieces)
-    first = first * height
+    block, piece = _grid(-(-count // height), pieces)
+    first, left = block * height, piece * STRETCH
     out = row[OUT] + first * pieces + piece
-    last, left, right = first + height, piece * STRETCH, (piece + 1) * STRETCH
-    return _programs(number, (first, last.clamp(max=count)), (left, right.clamp(max=inner)), out, length)
+    return _programs(row, size, (first, height), (left, STRETCH), out, length)
 
 
-def _of_columns(number: int, row: list[int]) -> Tensor:
-    count, inner = row[COUNT], row[INNER]
-    lines = _lines(count)
-    piece, block = _grid(pieces_of(row), -(-inner // ACROSS))
-    left, out = block * ACROSS, row[OUT] + piece * inner + block * ACROSS
-    rows = piece * lines, ((piece + 1) * lines).clamp(max=count)
-    return _programs(number, rows, (left, (left + ACROSS).clamp(max=inner)), out, COLUMNS)
+def _of_columns(row: list[int], size: int) -> Tensor:
+    lines = _lines(row[COUNT])
+    piece, block = _grid(pieces_of(row), -(-row[INNER] // ACROSS))
+    out = row[OUT] + piece * row[INNER] + block * ACROSS
+    return _programs(row, size, (piece * lines, lines), (block * ACROSS, ACROSS), out, OF_EACH)
 
 
 def _grid(outer: int, inner: int) -> tuple[Tensor, Tensor]:
@@ -81,7 +80,28 @@ def _grid(outer: int, inner: int) -> tuple[Tensor, Tensor]:
 
 
 def _programs(
-    number: int, rows: tuple[Tensor, Tensor], columns: tuple[Tensor, Tensor], out: Tensor, length: int
+    row: list[int],
+    size: int,
+    down: tuple[Tensor, int],
+    across: tuple[Tensor, int],
+    out: Tensor,
+    length: int,
 ) -> Tensor:
+    """Programs of a matrix: first row and how many at most, the same of columns, first place."""
+    (first, rows), (left, columns) = down, across
     alike = torch.ones_like(out)
-    return torch.stack([alike * number, *rows, *columns, out, alike * length], dim=1)
+    by_column = row[KIND] == OF_ROWS
+    address = row[COLUMNS] if by_column else row[ROWS]
+    factors = address + size * (left if by_column else first) if address else 0 * alike
+    return torch.stack(
+        [
+            row[WEIGHTS] + size * (first * row[INNER] + left),
+            factors,
+            alike * row[INNER],
+            (row[COUNT] - first).clamp(max=rows),
+            (row[INNER] - left).clamp(max=columns),
+            out,
+            alike * length,
+        ],
+        dim=1,
+    )
