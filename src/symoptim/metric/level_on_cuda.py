@@ -14,7 +14,7 @@ from symoptim.kernels.table import rows_of
 from symoptim.metric.levels import Reading
 from symoptim.metric.measure import log_norms
 from symoptim.metric.reader import as_reads, table_of
-from symoptim.symmetry.sparse import Sparse
+from symoptim.symmetry.sparse import Sparse, entries_of
 
 ALIGNED = 8  # factors: a matrix has its first at a multiple of 16 bytes
 
@@ -101,7 +101,7 @@ class CudaLevel:
             self.scales.times(sizes, self.log_scales)
             there, start = weights(), self.start
             for reading in self.left:
-                found = log_norms(reading, there[reading.tensor], self.log_scales)
+                found = log_norms(reading, there[reading.tensor].double(), self.log_scales)
                 self.roots[start : start + len(found)] = found
                 start += len(found)
         self.units.launch(self.roots, self.largest, sizes, out, keep=keep)
@@ -145,12 +145,6 @@ def _units(sought: Sought, known: Sparse, positions: Tensor, matrices: Tensor, d
 
 def chosen_rows(matrix: Sparse, rows: Tensor, device: torch.device) -> Rows:
     """These rows of a sparse matrix, in this order, for kernels."""
-    order = matrix.rows.argsort(stable=True)
-    most = max(int(rows.max()) if len(rows) else 0, int(matrix.rows.max()) if len(order) else 0)
-    sizes = torch.bincount(matrix.rows, minlength=most + 1)
-    counts = sizes[rows]
-    entry = torch.repeat_interleave(torch.arange(len(rows)), counts)
-    within = torch.arange(len(entry)) - (counts.cumsum(0) - counts)[entry]
-    there = order[(sizes.cumsum(0) - sizes)[rows[entry]] + within]
+    counts, there = entries_of(matrix, rows, int(rows.max()) + 1 if len(rows) else 0)
     starts = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
     return Rows(*(Mirror(one, device) for one in (starts, matrix.columns[there], matrix.values[there])))
