@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 import torch
@@ -81,7 +82,7 @@ def test_scales_of_networks_are_the_reference(name: str, gauge: Gauge) -> None:
 
 def chain(*widths: int) -> nn.Module:
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(widths, widths[1:], strict=False):
+    for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -325,7 +326,7 @@ def test_short_types_are_refused_by_name_or_stepped_otherwise() -> None:
     model.to(torch.bfloat16)
     set_gradients(model)
     with pytest.raises(
-        OptionError, match="'0.weight' cannot take a fused step: .* no kernel that finds them"
+        OptionError, match=r"'0\.weight' cannot take a fused step: .* no kernel that finds them"
     ):
         FullMetricSGD(model, spec, lr=0.01, fused=True).step()
     FullMetricSGD(model, spec, lr=0.01).step()
