@@ -29,7 +29,7 @@ DEVICE = torch.device("cuda", 0)
 
 def found_by_kernels(metric: FullMetric, tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
     """Squared scales in float64, of the shapes of their tensors: by the first call, and by a replayed one."""
-    from symoptim.metric.on_cuda import CudaMetric
+    from symoptim.metric.cuda.refresh import CudaMetric
 
     found = CudaMetric(metric, tensors, 2.0, DEVICE, dtype)
     found.refresh(lambda: tensors)
@@ -134,7 +134,7 @@ def test_sizes_whose_squares_do_not_fit_are_read(scale: float) -> None:
     exact = copy.deepcopy(model).double()
     metric = FullMetric.of(spec, model_tensors(model), Pooled())
     expected = metric.log_scales(model_tensors(exact)).detach()
-    from symoptim.metric.on_cuda import CudaMetric
+    from symoptim.metric.cuda.refresh import CudaMetric
 
     weights = {name: tensor.detach().to(DEVICE) for name, tensor in model_tensors(model).items()}
     found = CudaMetric(metric, weights, 1.0, DEVICE, torch.float32)

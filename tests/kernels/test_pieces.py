@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from symoptim.kernels import squares, table
-from symoptim.kernels.cuda.members import unit_programs
-from symoptim.kernels.cuda.pieces import LENGTHS, piece_programs, pieces_of
+from symoptim.kernels.cuda.members import MOST, Numbers, parted, unit_programs
+from symoptim.kernels.cuda.pieces import ACROSS, TILE, piece_programs, pieces_of
 
 SHAPES = [(1, 1), (7, 1), (1, 7), (300, 33), (5, 4096), (3, 4104), (2, 40_000), (40_000, 3), (1000, 136)]
 KINDS = {"rows": squares.OF_ROWS, "columns": squares.OF_COLUMNS}
@@ -32,11 +32,13 @@ def test_programs_sum_every_square_once(shape: tuple[int, int], kind: str) -> No
     memory = torch.cat([matrix.flatten(), factors])
     pieces = pieces_of(table.rows_of(about)[0])
     found = torch.full((5 + sums * pieces,), torch.nan, dtype=torch.float64)
-    programs = piece_programs(about, 1, even=inner % 8 == 0)
-    assert not len(piece_programs(about, 1, even=inner % 8 != 0))
+    programs = piece_programs(about, 1, kind=KINDS[kind], even=inner % 8 == 0)
+    assert not len(piece_programs(about, 1, kind=KINDS[kind], even=inner % 8 != 0))
+    assert not len(piece_programs(about, 1, kind=1 - KINDS[kind], even=inner % 8 == 0))
     for first, factor, width, rows, columns, out, length in programs.tolist():
         assert width == inner
-        assert rows <= (1 if length == 1 else 4096 // length if length in LENGTHS else count)
+        assert columns <= (length if kind == "rows" else ACROSS)
+        assert kind == "columns" or rows * length <= TILE
         part = memory.as_strided((rows, columns), (inner, 1), first)
         by = memory[factor : factor + (columns if kind == "rows" else rows)]
         total = (part * (by if kind == "rows" else by[:, None])).square().sum(axis)
@@ -56,3 +58,20 @@ def test_every_unit_has_one_program_wide_enough() -> None:
         assert counts[first:last].max() <= width or width == 4096
         assert (last - first) * width <= 4096
     assert seen == list(range(len(counts)))
+
+
+def test_units_of_very_many_numbers_are_sums_of_parts() -> None:
+    unit = torch.tensor([0, *[2] * (2 * MOST + 3), 1, *[3] * (MOST + 1), 2])
+    found = torch.stack([torch.arange(len(unit)), torch.full_like(unit, -1), torch.zeros_like(unit)], dim=1)
+    numbers = Numbers(unit, found, torch.ones(4, 2), torch.arange(4))
+    rest, parts = parted(numbers, len(unit), 7)
+    assert parts is not None
+    values = torch.cat([torch.rand(len(unit), dtype=torch.float64), torch.zeros(len(parts.targets))])
+    values.index_add_(0, parts.targets[parts.unit], values[parts.found[:, 0]])
+    sums = torch.zeros(4, dtype=torch.float64).index_add_(0, rest.unit, values[rest.found[:, 0]])
+    expected = torch.zeros(4, dtype=torch.float64).index_add_(0, unit, values[: len(unit)])
+    torch.testing.assert_close(sums, expected)
+    assert torch.bincount(parts.unit).max() <= MOST
+    assert rest.found[rest.found[:, 0] >= len(unit), 2].eq(7).all()
+    assert len(rest.unit) == 2 + 3 + 2
+    assert parted(numbers._replace(unit=unit.clamp(max=1)[:3], found=found[:3]), 3, 7)[1] is None

@@ -103,7 +103,7 @@ class BoundMetric:
         with torch.device("cpu"):
             if device.type == "cpu":
                 return CpuMetric(metric, self.weights({}), power)
-            from symoptim.metric.on_cuda import CudaMetric  # which needs Triton
+            from symoptim.metric.cuda.refresh import CudaMetric  # which needs Triton
 
             return CudaMetric(self.metric, there, power, device, dtype)
 

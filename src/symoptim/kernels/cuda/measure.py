@@ -6,16 +6,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.kernels.cuda import sizes
+from symoptim.kernels.cuda import sizes, squares
 from symoptim.kernels.cuda.launch import TYPES
 from symoptim.kernels.cuda.members import unit_programs
 from symoptim.kernels.cuda.mirror import Mirror
 from symoptim.kernels.cuda.pieces import ACROSS, TILE, piece_programs
-from symoptim.kernels.cuda.squares import squares
+from symoptim.kernels.squares import OF_COLUMNS, OF_ROWS
 from symoptim.kernels.table import COLUMNS, WEIGHTS
 
 BLOCK = 1024  # entries that a program has in hand
-WARPS, MORE_WARPS = 8, 16  # of a program; of one that waits more than it computes
+WARPS, MORE_WARPS = 4, 16  # of a program; of one that waits more than it computes
+EACH = 4  # pieces of rows that a program sums one after another
+WIDE = 4096  # entries that one with more warps has in hand
 
 
 class Rows(NamedTuple):
@@ -43,19 +45,22 @@ class Roots:
         """Share the matrices out among programs; addresses stay what they are."""
         self.type = TYPES[dtype]
         is_aligned = bool((table[:, [WEIGHTS, COLUMNS]] % 16 == 0).all())
-        self.programs = [
-            (even and is_aligned, Mirror(piece_programs(table, dtype.itemsize, even=even), device))
-            for even in (False, True)
-        ]
+        self.programs: list[tuple[int, bool, Mirror]] = []
+        for kind in (OF_ROWS, OF_COLUMNS):
+            for even in (False, True):
+                found = piece_programs(table, dtype.itemsize, kind=kind, even=even)
+                if len(found):
+                    self.programs.append((kind, even and is_aligned, Mirror(found, device)))
 
     def launch(self, roots: Tensor) -> None:
         """Write all of them."""
-        for aligned, programs in self.programs:
-            if len(programs.host):
-                squares[(len(programs.host),)](
-                    programs.get(), roots,
-                    TYPE=self.type, ALIGNED=aligned, TILE=TILE, ACROSS=ACROSS, num_warps=WARPS,
-                )  # fmt: skip
+        for kind, aligned, programs in self.programs:
+            count = len(programs.host)
+            options = {"TYPE": self.type, "ALIGNED": aligned, "TILE": TILE, "num_warps": WARPS}
+            if kind == OF_ROWS:
+                squares.of_rows[(-(-count // EACH),)](programs.get(), roots, count, EACH=EACH, **options)
+            else:
+                squares.of_columns[(count,)](programs.get(), roots, ACROSS=ACROSS, **options)
 
 
 class Inverses:
@@ -82,7 +87,7 @@ class Inverses:
         if len(self.programs.host):
             sizes.inverses[(len(self.programs.host),)](
                 self.programs.get(), *self.scales.get(), known, largest, factors,
-                TYPE=TYPES[factors.dtype], BLOCK=BLOCK, TILE=TILE, num_warps=MORE_WARPS,
+                TYPE=TYPES[factors.dtype], BLOCK=BLOCK, TILE=WIDE, num_warps=MORE_WARPS,
             )  # fmt: skip
 
 
@@ -104,12 +109,12 @@ class Units:
         self.starts, self.reads, self.own = Mirror(starts, device), Mirror(reads, device), own
         self.about, self.targets = Mirror(about, device), Mirror(targets, device)
 
-    def launch(self, roots: Tensor, largest: Tensor, known: Tensor, out: Tensor, *, keep: bool) -> None:
-        """Write all of them; ``keep`` what is there where all is zero."""
+    def launch(self, roots: Tensor, largest: Tensor, known: Tensor, out: Tensor, *, zero: int) -> None:
+        """Write all of them, and what :mod:`.members` says where all is zero."""
         if len(self.programs.host):
             sizes.units[(len(self.programs.host),)](
                 self.programs.get(), self.starts.get(), roots, self.reads.get(), largest, *self.own.get(),
-                known, self.about.get(), self.targets.get(), out, KEEP=keep, num_warps=MORE_WARPS,
+                known, self.about.get(), self.targets.get(), out, ZERO=zero, num_warps=MORE_WARPS,
             )  # fmt: skip
 
 

@@ -6,14 +6,13 @@ from torch import Tensor
 from symoptim.kernels.squares import OF_ROWS, OUT
 from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS, rows_of
 
-TILE = 4096  # entries that a program has in hand
-LENGTHS = (64, 256, 1024, TILE)  # up to which rows are read whole, several at once
-OF_EACH, LONG = 0, 1  # in the place of a length: sums of columns, a piece of a long row
+TILE = 2048  # entries that a program has in hand
+LENGTHS = (64, 256, 512, 1024, TILE)  # up to which rows are read together, as many as fit
 ACROSS = 128  # columns that a program sums
 LINES = 128  # rows of which it sums them, at least
 PIECES = 256  # of a column, at most
-STRETCH = 1 << 15  # entries of a piece of a row
 EVEN = 8  # entries: 16 bytes or more, which are read at once
+FIELDS = 7  # of a program
 
 
 def pieces_of(row: list[int]) -> int:
@@ -26,16 +25,23 @@ def pieces_of(row: list[int]) -> int:
         A number of at least one.
     """
     if row[KIND] == OF_ROWS:
-        return -(-row[INNER] // STRETCH)
+        return -(-row[INNER] // _stretch(row[INNER]))
     return -(-row[COUNT] // _lines(row[COUNT]))
 
 
+def _stretch(inner: int) -> int:
+    """Entries of a piece of a row."""
+    pieces = -(-inner // TILE)
+    return -(-inner // (pieces * EVEN)) * EVEN
+
+
 def _lines(count: int) -> int:
+    """Rows of a piece of columns."""
     return max(LINES, -(-count // PIECES))
 
 
-def piece_programs(table: Tensor, size: int, *, even: bool) -> Tensor:
-    """What each program does: see :func:`.squares.squares`.
+def piece_programs(table: Tensor, size: int, *, kind: int, even: bool) -> Tensor:
+    """What each program does: see :mod:`.squares`.
 
     Sums of rows are in the order of the rows, the pieces of a row side by side; of columns all first pieces
     come first.
@@ -43,34 +49,35 @@ def piece_programs(table: Tensor, size: int, *, even: bool) -> Tensor:
     Args:
         table: all matrices.
         size: bytes of an entry.
-        even: those whose rows are multiples of eight entries, or all others.
+        kind: sums of rows or of columns.
+        even: of those whose rows are multiples of eight entries, or of all others.
 
     Returns:
         Addresses of the first entry and its factor, if there are factors; entries of a row; how many rows and
-        columns there are to be summed; the place of the first sum, and the length class. A row per program.
+        columns there are to be summed; the place of the first sum, and the length class of rows. A row per
+        program.
     """
-    found = [torch.empty(0, 7, dtype=torch.int64, device="cpu")]
+    found = [torch.empty(0, FIELDS, dtype=torch.int64, device="cpu")]
     for row in rows_of(table):
-        if (row[INNER] % EVEN == 0) == even:
-            found.append(_of_rows(row, size) if row[KIND] == OF_ROWS else _of_columns(row, size))
+        if row[KIND] == kind and (row[INNER] % EVEN == 0) == even:
+            found.append(_of_rows(row, size) if kind == OF_ROWS else _of_columns(row, size))
     return torch.cat(found)
 
 
 def _of_rows(row: list[int], size: int) -> Tensor:
-    count, inner, pieces = row[COUNT], row[INNER], pieces_of(row)
-    length = next((length for length in LENGTHS if inner <= length), LONG)
-    height = 1 if length == LONG else TILE // length
-    block, piece = _grid(-(-count // height), pieces)
-    first, left = block * height, piece * STRETCH
-    out = row[OUT] + first * pieces + piece
-    return _programs(row, size, (first, height), (left, STRETCH), out, length)
+    stretch, pieces = _stretch(row[INNER]), pieces_of(row)
+    length = next(length for length in LENGTHS if row[INNER] <= length or length == TILE)
+    height = TILE // length
+    block, piece = _grid(-(-row[COUNT] // height), pieces)
+    out = row[OUT] + block * height * pieces + piece
+    return _programs(row, size, (block * height, height), (piece * stretch, stretch), out, length)
 
 
 def _of_columns(row: list[int], size: int) -> Tensor:
     lines = _lines(row[COUNT])
     piece, block = _grid(pieces_of(row), -(-row[INNER] // ACROSS))
     out = row[OUT] + piece * row[INNER] + block * ACROSS
-    return _programs(row, size, (piece * lines, lines), (block * ACROSS, ACROSS), out, OF_EACH)
+    return _programs(row, size, (piece * lines, lines), (block * ACROSS, ACROSS), out, 0)
 
 
 def _grid(outer: int, inner: int) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,10 @@ All of it is of float64, and every number is added up by one program, in an orde
 import triton
 import triton.language as tl
 
+from symoptim.kernels.cuda import members as meaning
+
+AS_ONE, KEPT = tl.constexpr(meaning.AS_ONE), tl.constexpr(meaning.KEPT)
+
 
 @triton.jit
 def _combined(starts, columns, values, sizes, entries, mask):
@@ -52,7 +56,7 @@ def inverses(
 @triton.jit
 def _some_units(
     mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
-    KEEP: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+    ZERO: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Logarithms of root mean squares, as sums of exponentials: products along paths do not fit otherwise."""
     unit = tl.load(mine) + tl.arange(0, HEIGHT)
@@ -75,10 +79,12 @@ def _some_units(
         total = total * tl.exp(2 * (top - safe)) + tl.sum(tl.exp(2 * (logs - safe[:, None])), 1)
         top = most
     mean = total * tl.load(about + 2 * unit, mask=here, other=1.0)
-    size = tl.where(top == -float("inf"), 0.0, top) + tl.log(tl.where(mean == 0, 1.0, mean)) / 2
+    if ZERO == AS_ONE:
+        mean = tl.where(mean == 0, 1.0, mean)
+    size = tl.where(top == -float("inf"), 0.0, top) + tl.log(mean) / 2
     size = size / tl.load(about + 2 * unit + 1, mask=here, other=1.0)
     target = tl.load(targets + unit, mask=here, other=0)
-    if KEEP:
+    if ZERO == KEPT:
         here = here & (total > 0)
     tl.store(out + target, size, mask=here)
 
@@ -86,35 +92,35 @@ def _some_units(
 @triton.jit
 def units(
     programs, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
-    KEEP: tl.constexpr,
+    ZERO: tl.constexpr,
 ):  # fmt: skip
     """Write the sizes of units: ``about`` has their weights and exponents, ``members`` where theirs begin.
 
     Of a member, ``reads`` has the place of its root and the matrix it is of, if something was divided out of
-    that; the sparse matrix, what is known of its own scale. A unit with no size is given the size one, or, if
-    KEEP, left as it is. A program has ``(first unit, last unit, width)``.
+    that; the sparse matrix, what is known of its own scale. ZERO says what becomes of a unit with no size. A
+    program has ``(first unit, last unit, width)``.
     """
     mine = programs + 3 * tl.program_id(0)
     width = tl.load(mine + 2)
     if width == 4:
         _some_units(
             mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
-            KEEP, 256, 4,
+            ZERO, 256, 4,
         )  # fmt: skip
     elif width == 32:
         _some_units(
             mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
-            KEEP, 32, 32,
+            ZERO, 32, 32,
         )  # fmt: skip
     elif width == 256:
         _some_units(
             mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
-            KEEP, 4, 256,
+            ZERO, 4, 256,
         )  # fmt: skip
     else:
         _some_units(
             mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
-            KEEP, 1, 4096,
+            ZERO, 1, 4096,
         )  # fmt: skip
 
 

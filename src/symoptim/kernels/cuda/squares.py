@@ -1,14 +1,18 @@
 # pyright: basic, reportMissingImports=false
 # ruff: noqa: N803 - capital letters are known when a kernel is compiled
-"""Norms of the rows or columns of matrices, their entries multiplied by factors.
+"""Logarithms of the norms of rows or columns of matrices, their entries multiplied by factors.
 
-Sums are of float64, so that no square is too small or too large, and in an order that never changes.
+Sums are of float64, so that no square is too small or too large, and in an order that never changes. A
+program has ``(first entry, its factor, entries of a row, rows, columns, place of the first sum, length
+class)``, all at hand: it is short, and would wait for a table longer than for the entries.
 """
 
 import triton
 import triton.language as tl
 
-FIELDS = tl.constexpr(7)  # of a program
+from symoptim.kernels.cuda import pieces
+
+FIELDS = tl.constexpr(pieces.FIELDS)
 
 
 @triton.jit
@@ -19,9 +23,9 @@ def _pointer(address, TYPE: tl.constexpr, ALIGNED: tl.constexpr):
 
 
 @triton.jit
-def _count(mine, WHICH: tl.constexpr, ALIGNED: tl.constexpr):
-    count = tl.load(mine + WHICH).to(tl.int32)
-    return tl.multiple_of(count, 8) if ALIGNED else count
+def _even(count, ALIGNED: tl.constexpr):
+    # A promise would be forgotten where a number comes from another function or from the last round.
+    return count // 8 * 8 if ALIGNED else count
 
 
 @triton.jit
@@ -31,15 +35,13 @@ def _root(total):
 
 
 @triton.jit
-def _short_rows(
-    weights, factors, mine, roots,
+def _some_rows(
+    weights, factors, inner, count, width, roots,
     TYPE: tl.constexpr, ALIGNED: tl.constexpr, HEIGHT: tl.constexpr, LENGTH: tl.constexpr,
 ):  # fmt: skip
-    """Some rows, read at once."""
-    inner = _count(mine, 2, ALIGNED)
     rows, columns = tl.arange(0, HEIGHT), tl.arange(0, LENGTH)
-    here, there = rows < tl.load(mine + 3), columns < inner
-    places = rows[:, None] * inner + columns[None, :]
+    here, there = rows < count, columns < _even(width, ALIGNED)
+    places = rows[:, None] * _even(inner, ALIGNED) + columns[None, :]
     pointer = _pointer(weights, TYPE, ALIGNED)
     w = tl.load(pointer + places, mask=here[:, None] & there[None, :], other=0.0).to(tl.float64)
     if factors != 0:
@@ -49,30 +51,51 @@ def _short_rows(
 
 
 @triton.jit
-def _long_row(weights, factors, mine, roots, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr):
-    """A piece of one row."""
-    length = _count(mine, 4, ALIGNED)
-    total = tl.zeros((TILE,), tl.float64)
-    for block in range(0, length, TILE):
-        columns = block + tl.arange(0, TILE)
-        w = tl.load(_pointer(weights, TYPE, ALIGNED) + columns, mask=columns < length, other=0.0)
-        w = w.to(tl.float64)
-        if factors != 0:
-            by_column = tl.load(_pointer(factors, TYPE, ALIGNED) + columns, mask=columns < length, other=0.0)
-            w = w * by_column.to(tl.float64)
-        total += w * w
-    tl.store(roots, _root(tl.sum(total, 0)))
+def of_rows(
+    programs, roots, count, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr, EACH: tl.constexpr
+):
+    """Norms of rows, or of pieces of them; EACH programs in a row, of ``count`` in all."""
+    number = EACH * tl.program_id(0)
+    last = tl.minimum(number + EACH, count)
+    mine = programs + FIELDS * number
+    weights, factors, length = tl.load(mine), tl.load(mine + 1), tl.load(mine + 6)
+    inner, rows = tl.load(mine + 2).to(tl.int32), tl.load(mine + 3).to(tl.int32)
+    width, place = tl.load(mine + 4).to(tl.int32), tl.load(mine + 5)
+    for which in range(number, last):
+        # What the next one needs is fetched while this one works.
+        next_one = programs + FIELDS * tl.minimum(which + 1, last - 1)
+        next_weights, next_factors, next_length = (
+            tl.load(next_one),
+            tl.load(next_one + 1),
+            tl.load(next_one + 6),
+        )
+        next_inner, next_rows = tl.load(next_one + 2).to(tl.int32), tl.load(next_one + 3).to(tl.int32)
+        next_width, next_place = tl.load(next_one + 4).to(tl.int32), tl.load(next_one + 5)
+        out = roots + place
+        if length == 64:
+            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, TILE // 64, 64)
+        elif length == 256:
+            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, TILE // 256, 256)
+        elif length == 512:
+            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, TILE // 512, 512)
+        elif length == 1024:
+            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, TILE // 1024, 1024)
+        else:
+            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, 1, TILE)
+        weights, factors, length = next_weights, next_factors, next_length
+        inner, rows, width, place = next_inner, next_rows, next_width, next_place
 
 
 @triton.jit
-def _columns(
-    weights, factors, mine, roots,
-    TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr, ACROSS: tl.constexpr,
-):  # fmt: skip
-    """Pieces of some columns."""
-    inner, count = _count(mine, 2, ALIGNED).to(tl.int64), tl.load(mine + 3).to(tl.int32)
+def of_columns(
+    programs, roots, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr, ACROSS: tl.constexpr
+):
+    """Norms of columns, or of pieces of them."""
+    mine = programs + FIELDS * tl.program_id(0)
+    weights, factors = tl.load(mine), tl.load(mine + 1)
+    inner, count = _even(tl.load(mine + 2), ALIGNED), tl.load(mine + 3).to(tl.int32)
     columns = tl.arange(0, ACROSS)
-    there = columns < _count(mine, 4, ALIGNED)
+    there = columns < _even(tl.load(mine + 4).to(tl.int32), ALIGNED)
     total = tl.zeros((TILE // ACROSS, ACROSS), tl.float64)
     for block in range(0, count, TILE // ACROSS):
         rows = block + tl.arange(0, TILE // ACROSS)
@@ -84,30 +107,4 @@ def _columns(
             by_row = tl.load(_pointer(factors, TYPE, False) + rows, mask=here, other=0.0)
             w = w * by_row.to(tl.float64)[:, None]
         total += w * w
-    tl.store(roots + columns, _root(tl.sum(total, 0)), mask=there)
-
-
-@triton.jit
-def squares(
-    programs, roots, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr, ACROSS: tl.constexpr
-):
-    """Every program writes logarithms of the norms of some rows or columns, or of pieces of them.
-
-    It has ``(first entry, its factor, entries of a row, rows, columns, place of the first sum, length
-    class)``, all at hand: programs are short, and would wait for a table longer than for the entries.
-    """
-    mine = programs + FIELDS * tl.program_id(0)
-    weights, factors, length = tl.load(mine), tl.load(mine + 1), tl.load(mine + 6)
-    roots += tl.load(mine + 5)
-    if length == 0:
-        _columns(weights, factors, mine, roots, TYPE, ALIGNED, TILE, ACROSS)
-    elif length == 1:
-        _long_row(weights, factors, mine, roots, TYPE, ALIGNED, TILE)
-    elif length == 64:
-        _short_rows(weights, factors, mine, roots, TYPE, ALIGNED, TILE // 64, 64)
-    elif length == 256:
-        _short_rows(weights, factors, mine, roots, TYPE, ALIGNED, TILE // 256, 256)
-    elif length == 1024:
-        _short_rows(weights, factors, mine, roots, TYPE, ALIGNED, TILE // 1024, 1024)
-    else:
-        _short_rows(weights, factors, mine, roots, TYPE, ALIGNED, 1, TILE)
+    tl.store(roots + tl.load(mine + 5) + columns, _root(tl.sum(total, 0)), mask=there)

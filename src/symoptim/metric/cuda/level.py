@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from symoptim.kernels.cuda.measure import Inverses, Roots, Rows, Units
+from symoptim.kernels.cuda.members import AS_ZERO, Numbers, parted
 from symoptim.kernels.cuda.mirror import Mirror
 from symoptim.kernels.cuda.pieces import pieces_of
 from symoptim.kernels.squares import OUT
@@ -77,15 +78,19 @@ class CudaLevel:
             positions.append(torch.arange(reading.own.start, reading.own.stop))
             matrices.append(torch.full_like(positions[-1], -1))
         self.norms = Roots(table, device, dtype)
-        self.roots = torch.zeros(sum(map(len, positions)), dtype=torch.float64, device=device)
-        self.units = _units(sought, known, torch.cat(positions), torch.cat(matrices), device)
+        numbers = _numbers(sought, torch.cat(positions), torch.cat(matrices))
+        numbers, parts = parted(numbers, sum(map(len, positions)), len(sought.unit))
+        self.parts = None if parts is None else _units(parts, known, device)
+        self.units = _units(numbers, known, device)
+        written = sum(map(len, positions)) + (0 if parts is None else len(parts.targets))
+        self.roots = torch.zeros(written, dtype=torch.float64, device=device)
         self.scales: Rows | None = None
         if self.left:
             self.scales = chosen_rows(known, torch.arange(len(sought.unit)), device)
             self.log_scales = torch.zeros(len(sought.unit), dtype=torch.float64, device=device)
 
     def write(
-        self, sizes: Tensor, weights: Callable[[], Mapping[str, Tensor]], out: Tensor, *, keep: bool
+        self, sizes: Tensor, weights: Callable[[], Mapping[str, Tensor]], out: Tensor, *, zero: int
     ) -> None:
         """Write what is sought.
 
@@ -93,7 +98,7 @@ class CudaLevel:
             sizes: log-sizes of all generators, as far as they are known.
             weights: all tensors by name; called if some are left to the reference.
             out: where it goes.
-            keep: what is there where norms are zero; else the logarithm is zero.
+            zero: what is written where norms are zero, of :mod:`symoptim.kernels.cuda.members`.
         """
         self.inverses.launch(sizes, self.largest, self.factors)
         self.norms.launch(self.roots)
@@ -104,7 +109,9 @@ class CudaLevel:
                 found = log_norms(reading, there[reading.tensor].double(), self.log_scales)
                 self.roots[start : start + len(found)] = found
                 start += len(found)
-        self.units.launch(self.roots, self.largest, sizes, out, keep=keep)
+        if self.parts is not None:
+            self.parts.launch(self.roots, self.largest, sizes, self.roots, zero=AS_ZERO)
+        self.units.launch(self.roots, self.largest, sizes, out, zero=zero)
 
 
 def _aligned_starts(sizes: list[int]) -> list[int]:
@@ -127,20 +134,24 @@ def _inverses(others: list[Tensor], places: list[int], known: Sparse, device: to
     return Inverses(lists, chosen_rows(known, positions, device), device)
 
 
-def _units(sought: Sought, known: Sparse, positions: Tensor, matrices: Tensor, device: torch.device) -> Units:
-    """Which numbers make up which unit; units with the fewest of them first."""
+def _numbers(sought: Sought, positions: Tensor, matrices: Tensor) -> Numbers:
+    """Which of the numbers that are written make up which unit."""
     unit = sought.unit[positions]
-    chosen = (unit >= 0).nonzero().flatten()
-    counts = torch.bincount(unit[chosen], minlength=len(sought.about))
+    if not sought.is_of_units:
+        positions = torch.full_like(positions, len(sought.unit))  # where nothing is known
+    about = torch.stack([torch.arange(len(unit)), matrices, positions], dim=1)
+    return Numbers(unit[unit >= 0], about[unit >= 0], sought.about, sought.targets)
+
+
+def _units(numbers: Numbers, known: Sparse, device: torch.device) -> Units:
+    """For kernels, units with the fewest numbers first."""
+    counts = torch.bincount(numbers.unit, minlength=len(numbers.targets))
     order = counts.argsort(stable=True)
     rank = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
-    chosen = chosen[rank[unit[chosen]].argsort(stable=True)]
+    found = numbers.found[rank[numbers.unit].argsort(stable=True)]
     starts = torch.cat([torch.zeros(1, dtype=torch.long), counts[order].cumsum(0)])
-    reads = torch.stack([chosen, matrices[chosen]], dim=1)
-    if not sought.is_of_units:
-        known = known.chosen(torch.zeros(len(known.rows), dtype=torch.bool))
-    own = chosen_rows(known, positions[chosen], device)
-    return Units(starts, reads, own, sought.about[order], sought.targets[order])
+    own = chosen_rows(known, found[:, 2], device)
+    return Units(starts, found[:, :2].contiguous(), own, numbers.about[order], numbers.targets[order])
 
 
 def chosen_rows(matrix: Sparse, rows: Tensor, device: torch.device) -> Rows:

@@ -1,6 +1,6 @@
 """The full metric on a CUDA device: two or three launches a level, replayed with a single call.
 
-As :mod:`.measure`, but for the way sums are put down: there, every norm is added to its unit; here every unit
+As :mod:`symoptim.metric.measure`, but for the way sums are put down: there, every norm is added to its unit; here every unit
 knows its norms, and a norm that is taken in pieces is several of them. So nothing depends on the order in
 which a device gets to work.
 """
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from symoptim.kernels.cuda.measure import Rows, write_sides
+from symoptim.kernels.cuda.members import AS_ONE, KEPT
 from symoptim.kernels.cuda.mirror import Mirror
 from symoptim.kernels.cuda.record import record
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import INCOMING
-from symoptim.metric.level_on_cuda import CudaLevel, Sought, chosen_rows
+from symoptim.metric.cuda.level import CudaLevel, Sought, chosen_rows
 from symoptim.metric.levels import Level
 from symoptim.metric.plan import Plan
 from symoptim.metric.sides import AllSides
@@ -25,7 +26,7 @@ Weights = Mapping[str, Tensor]
 
 
 class CudaMetric:
-    """The metric of tensors on one CUDA device that stay where they are; see :class:`.fused.FusedMetric`."""
+    """The metric of tensors on one CUDA device that stay where they are; see :class:`symoptim.metric.fused.FusedMetric`."""
 
     def __init__(
         self, metric: FullMetric, tensors: Weights, power: float, device: torch.device, dtype: torch.dtype
@@ -57,7 +58,7 @@ class CudaMetric:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def refresh(self, weights: Callable[[], Weights]) -> None:
-        """Write the factors; see :class:`.fused.FusedMetric`."""
+        """Write the factors; see :class:`symoptim.metric.fused.FusedMetric`."""
         with torch.cuda.device(self.device):
             if self.graph is not None and not torch.cuda.is_current_stream_capturing():
                 self.graph.replay()
@@ -70,7 +71,7 @@ class CudaMetric:
         sizes = {direction: plan.sizes_of(weights) for direction, plan in self.plans.items()}
         self.exponents.times(self.gauge.rows(sizes), self.log_scales, sizes[INCOMING])
         if self.own is not None:
-            self.own.write(sizes[INCOMING], weights, self.log_scales, keep=True)
+            self.own.write(sizes[INCOMING], weights, self.log_scales, zero=KEPT)
         write_sides(self.log_scales, self.places.get(), self.weights.get(), self.all.values, self.power)
 
 
@@ -102,7 +103,7 @@ class _CudaPlan:
         """Log-sizes of all generators."""
         self.sizes.zero_()  # what is not read has the size one
         for level in self.levels:
-            level.write(self.sizes, weights, self.sizes, keep=False)
+            level.write(self.sizes, weights, self.sizes, zero=AS_ONE)
         if self.basis is None:
             return self.sizes
         self.basis.times(self.sizes, self.in_group)
