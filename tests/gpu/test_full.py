@@ -15,6 +15,8 @@ from symoptim import FullMetricSGD, Geometric, OwnRow, PathNorm, Pooled, Symmetr
 from symoptim.errors import OptionError
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
+from symoptim.symmetry.sparse import Sparse
+from symoptim.symmetry.spec import Moved
 from symoptim.symmetry.tensors import model_tensors
 
 pytestmark = [
@@ -87,13 +89,46 @@ def chain(*widths: int) -> nn.Module:
     return nn.Sequential(*layers[:-1])
 
 
-@in_every_gauge
+def two_layers(inputs: int, units: int, outputs: int) -> tuple[nn.Module, SymmetrySpec]:
+    """A network of any size with its symmetries, which are long to find and easy to write down."""
+    each = torch.arange(units)
+    tensors = {
+        "0.weight": Moved((units, inputs), (each[:, None],)),
+        "0.bias": Moved((units,), (each,)),
+        "2.weight": Moved((outputs, units), (units + each[None],)),
+        "2.bias": Moved((outputs,), ()),
+    }
+    signs = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(units)
+    exponents = Sparse(torch.arange(2 * units), each.repeat(2), signs)
+    names = tuple(map(str, range(units)))
+    return chain(inputs, units, outputs), SymmetrySpec(
+        tensors, {}, names, 2 * units, exponents, unknown={}, pinned={}, approximate={}
+    )
+
+
 @pytest.mark.parametrize(
-    "widths", [(1, 1, 1, 1), (7, 300, 7, 64, 2), (1_000_003, 3, 2), (2, 3, 1_000_003), (8, 5000, 40, 4096, 3)]
+    "sizes",
+    [(1, 1, 1), (7, 300, 7), (2049, 40, 130), (8, 5000, 4104), (1_000_003, 3, 2), (2, 3, 1_000_003)],
 )
-def test_scales_of_matrices_of_any_shape_are_the_reference(widths: tuple[int, ...], gauge: Gauge) -> None:
-    model = chain(*widths)
-    spec = discover(model, (torch.rand(1, widths[0]),))
+def test_scales_of_matrices_of_any_shape_are_the_reference(sizes: tuple[int, int, int]) -> None:
+    model, spec = two_layers(*sizes)
+    for gauge in GAUGES:
+        for dtype in (torch.float64, torch.float32):
+            assert_scales_are_the_reference(model, spec, gauge, dtype)
+
+
+def test_a_unit_of_very_many_rows_has_one_size_in_the_same_bits_every_time() -> None:
+    model, spec = two_layers(3, 20_000, 2)
+    one = spec.exponents._replace(columns=torch.zeros(40_000, dtype=torch.long))
+    tied = SymmetrySpec(spec.tensors, {}, ("all",), 40_000, one, unknown={}, pinned={}, approximate={})
+    for dtype in (torch.float64, torch.float32):
+        assert_scales_are_the_reference(model, tied, Pooled(), dtype)
+
+
+@in_every_gauge
+def test_scales_of_a_chain_are_the_reference(gauge: Gauge) -> None:
+    model = chain(7, 300, 7, 64, 2)
+    spec = discover(model, (torch.rand(1, 7),))
     for dtype in (torch.float64, torch.float32):
         assert_scales_are_the_reference(model, spec, gauge, dtype)
 
