@@ -9,6 +9,8 @@ from torch import Tensor
 from symoptim.metric.flat import Matrix, as_matrix
 from symoptim.metric.layout import Layout
 
+EVEN = 8  # factors: 16 bytes or more, which kernels read at once if their addresses are multiples of that
+
 
 class Sides(NamedTuple):
     """Factors of a matrix, by row and by column; to be multiplied twice if only one side has any."""
@@ -37,22 +39,23 @@ class AllSides:
             device: of the factors.
             dtype: their type.
         """
-        places, weights = [_three(0, 0, 0)[:0]], [torch.zeros(0)]
-        matrices = _matrices(layout, tensors, device, dtype)
-        for matrix in matrices.values():
-            places.append(_places(matrix, layout.positions))
+        places, weights = [torch.zeros(0, 3, dtype=torch.long)], [torch.zeros(0)]
+        self.by_name: dict[str, Sides] = {}
+        starts: dict[str, tuple[int, int, Matrix]] = {}
+        end = 0
+        for name, matrix in _matrices(layout, tensors, device, dtype).items():
+            places += _places(matrix, layout.positions)
             both = matrix.rows is not None and matrix.columns is not None
-            weights.append(torch.full((matrix.height + matrix.width,), 1.0 if both else 0.5))
+            weights.append(torch.full((len(places[-2]) + len(places[-1]),), 1.0 if both else 0.5))
+            starts[name] = end, end + len(places[-2]), matrix
+            end += len(weights[-1])
         self.places, self.weights = torch.cat(places), torch.cat(weights).to(dtype)
         """Positions o, a, b and weights w of all factors, on the host."""
-        self.values = torch.zeros(len(self.places), device=device, dtype=dtype)
-        self.by_name: dict[str, Sides] = {}
-        start = 0
-        for name, matrix in matrices.items():
-            middle, end = start + matrix.height, start + matrix.height + matrix.width
+        self.values = torch.zeros(end, device=device, dtype=dtype)
+        for name, (rows, columns, matrix) in starts.items():
             twice = matrix.rows is None or matrix.columns is None
-            self.by_name[name] = Sides(self.values[start:middle], self.values[middle:end], twice)
-            start = end
+            by_row, by_column = self.values[rows:][: matrix.height], self.values[columns:][: matrix.width]
+            self.by_name[name] = Sides(by_row, by_column, twice)
 
 
 def _matrices(
@@ -69,15 +72,17 @@ def _matrices(
     return found
 
 
-def _places(matrix: Matrix, nowhere: int) -> Tensor:
-    """Positions of the factors of a matrix, rows first."""
+def _places(matrix: Matrix, nowhere: int) -> tuple[Tensor, Tensor]:
+    """Positions of the factors of rows and columns."""
     rows = torch.full((matrix.height,), nowhere) if matrix.rows is None else matrix.rows
     columns = torch.full((matrix.width,), nowhere) if matrix.columns is None else matrix.columns
     both = matrix.rows is not None and matrix.columns is not None
     row, column = (int(rows[0]), int(columns[0])) if both else (nowhere, nowhere)
-    return torch.cat([_three(rows, column, row), _three(columns, row, column)])
+    return _padded(rows, column, row, nowhere), _padded(columns, row, column, nowhere)
 
 
-def _three(own: Tensor | int, added: int, taken: int) -> Tensor:
-    own = torch.as_tensor(own).reshape(-1)
-    return torch.stack([own, torch.full_like(own, added), torch.full_like(own, taken)], dim=1)
+def _padded(own: Tensor, added: int, taken: int, nowhere: int) -> Tensor:
+    """Three positions of every factor, and a few more, so that the next ones begin at an even address."""
+    found = torch.full((-(-len(own) // EVEN) * EVEN, 3), nowhere)
+    found[: len(own), 0], found[: len(own), 1], found[: len(own), 2] = own, added, taken
+    return found

@@ -15,9 +15,8 @@ from symoptim.kernels.table import rows_of
 from symoptim.metric.levels import Reading
 from symoptim.metric.measure import log_norms
 from symoptim.metric.reader import as_reads, table_of
+from symoptim.metric.sides import EVEN
 from symoptim.symmetry.sparse import Sparse, entries_of
-
-ALIGNED = 8  # factors: a matrix has its first at a multiple of 16 bytes
 
 
 class Sought(NamedTuple):
@@ -118,7 +117,7 @@ def _aligned_starts(sizes: list[int]) -> list[int]:
     """Where parts of these sizes begin, each at a multiple of a few entries; and the end."""
     starts = [0]
     for size in sizes:
-        starts.append(starts[-1] + -(-size // ALIGNED) * ALIGNED)
+        starts.append(starts[-1] + -(-size // EVEN) * EVEN)
     return starts
 
 

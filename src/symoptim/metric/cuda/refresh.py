@@ -1,8 +1,8 @@
 """The full metric on a CUDA device: two or three launches a level, replayed with a single call.
 
-As :mod:`symoptim.metric.measure`, but for the way sums are put down: there, every norm is added to its unit; here every unit
-knows its norms, and a norm that is taken in pieces is several of them. So nothing depends on the order in
-which a device gets to work.
+As :mod:`symoptim.metric.measure`, but for the way sums are put down: there every norm is added to its unit,
+here every unit knows its norms, and one that is taken in pieces is several of them. So nothing depends on the
+order in which a device gets to work.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from symoptim.kernels.cuda.measure import Rows, write_sides
 from symoptim.kernels.cuda.members import AS_ONE, KEPT
 from symoptim.kernels.cuda.mirror import Mirror
 from symoptim.kernels.cuda.record import record
+from symoptim.metric.cuda.level import CudaLevel, Sought, chosen_rows
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import INCOMING
-from symoptim.metric.cuda.level import CudaLevel, Sought, chosen_rows
 from symoptim.metric.levels import Level
 from symoptim.metric.plan import Plan
 from symoptim.metric.sides import AllSides
@@ -26,7 +26,7 @@ Weights = Mapping[str, Tensor]
 
 
 class CudaMetric:
-    """The metric of tensors on one CUDA device that stay where they are; see :class:`symoptim.metric.fused.FusedMetric`."""
+    """The metric of tensors that stay where they are on a CUDA device; see :mod:`symoptim.metric.fused`."""
 
     def __init__(
         self, metric: FullMetric, tensors: Weights, power: float, device: torch.device, dtype: torch.dtype
@@ -58,7 +58,7 @@ class CudaMetric:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def refresh(self, weights: Callable[[], Weights]) -> None:
-        """Write the factors; see :class:`symoptim.metric.fused.FusedMetric`."""
+        """Write the factors; see :mod:`symoptim.metric.fused`."""
         with torch.cuda.device(self.device):
             if self.graph is not None and not torch.cuda.is_current_stream_capturing():
                 self.graph.replay()
