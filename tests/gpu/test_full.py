@@ -71,7 +71,7 @@ SOME = [
     "llama",
     "grouped and depthwise",
     "nn.Bilinear",
-    "lstm",
+    "tied autoencoder",
 ]
 
 
@@ -204,7 +204,7 @@ def on_device(name: str) -> tuple[nn.Module, tuple[Tensor, ...], SymmetrySpec]:
     return copy.deepcopy(here.model).to(DEVICE), arguments, group_of(name)
 
 
-TRAINED = ["arch1", "arch2 training", "resnet training", "llama", "max pool over features"]
+TRAINED = ["arch1", "arch2 training", "resnet training", "gpt, layer norm, gelu", "max pool over features"]
 OPTIONS = [
     {},
     {"momentum": 0.9},

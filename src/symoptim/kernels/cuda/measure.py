@@ -16,7 +16,6 @@ from symoptim.kernels.table import COLUMNS, WEIGHTS
 
 BLOCK = 1024  # entries that a program has in hand
 WARPS, MORE_WARPS = 4, 16  # of a program; of one that waits more than it computes
-EACH = 4  # pieces of rows that a program sums one after another
 WIDE = 4096  # entries that one with more warps has in hand
 
 
@@ -55,12 +54,12 @@ class Roots:
     def launch(self, roots: Tensor) -> None:
         """Write all of them."""
         for kind, aligned, programs in self.programs:
-            count = len(programs.host)
+            grid, arguments = (len(programs.host),), (programs.get(), roots)
             options = {"TYPE": self.type, "ALIGNED": aligned, "TILE": TILE, "num_warps": WARPS}
             if kind == OF_ROWS:
-                squares.of_rows[(-(-count // EACH),)](programs.get(), roots, count, EACH=EACH, **options)
+                squares.of_rows[grid](*arguments, **options)
             else:
-                squares.of_columns[(count,)](programs.get(), roots, ACROSS=ACROSS, **options)
+                squares.of_columns[grid](*arguments, ACROSS=ACROSS, **options)
 
 
 class Inverses:

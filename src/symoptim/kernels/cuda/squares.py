@@ -24,7 +24,7 @@ def _pointer(address, TYPE: tl.constexpr, ALIGNED: tl.constexpr):
 
 @triton.jit
 def _even(count, ALIGNED: tl.constexpr):
-    # A promise would be forgotten where a number comes from another function or from the last round.
+    # A promise would be forgotten where a number comes from another function.
     return count // 8 * 8 if ALIGNED else count
 
 
@@ -51,39 +51,22 @@ def _some_rows(
 
 
 @triton.jit
-def of_rows(
-    programs, roots, count, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr, EACH: tl.constexpr
-):
-    """Norms of rows, or of pieces of them; EACH programs in a row, of ``count`` in all."""
-    number = EACH * tl.program_id(0)
-    last = tl.minimum(number + EACH, count)
-    mine = programs + FIELDS * number
+def of_rows(programs, roots, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr):
+    """Norms of rows, or of pieces of them."""
+    mine = programs + FIELDS * tl.program_id(0)
     weights, factors, length = tl.load(mine), tl.load(mine + 1), tl.load(mine + 6)
     inner, rows = tl.load(mine + 2).to(tl.int32), tl.load(mine + 3).to(tl.int32)
-    width, place = tl.load(mine + 4).to(tl.int32), tl.load(mine + 5)
-    for which in range(number, last):
-        # What the next one needs is fetched while this one works.
-        next_one = programs + FIELDS * tl.minimum(which + 1, last - 1)
-        next_weights, next_factors, next_length = (
-            tl.load(next_one),
-            tl.load(next_one + 1),
-            tl.load(next_one + 6),
-        )
-        next_inner, next_rows = tl.load(next_one + 2).to(tl.int32), tl.load(next_one + 3).to(tl.int32)
-        next_width, next_place = tl.load(next_one + 4).to(tl.int32), tl.load(next_one + 5)
-        out = roots + place
-        if length == 64:
-            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, TILE // 64, 64)
-        elif length == 256:
-            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, TILE // 256, 256)
-        elif length == 512:
-            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, TILE // 512, 512)
-        elif length == 1024:
-            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, TILE // 1024, 1024)
-        else:
-            _some_rows(weights, factors, inner, rows, width, out, TYPE, ALIGNED, 1, TILE)
-        weights, factors, length = next_weights, next_factors, next_length
-        inner, rows, width, place = next_inner, next_rows, next_width, next_place
+    width, roots = tl.load(mine + 4).to(tl.int32), roots + tl.load(mine + 5)
+    if length == 64:
+        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, TILE // 64, 64)
+    elif length == 256:
+        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, TILE // 256, 256)
+    elif length == 512:
+        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, TILE // 512, 512)
+    elif length == 1024:
+        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, TILE // 1024, 1024)
+    else:
+        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, 1, TILE)
 
 
 @triton.jit
