@@ -78,8 +78,10 @@ SOME = [
 @in_every_gauge
 @pytest.mark.parametrize("name", SOME)
 def test_scales_of_networks_are_the_reference(name: str, gauge: Gauge) -> None:
+    spec = group_of(name)
+    model = spec.rescale_(copy.deepcopy(caught(name).model), spec.random(seed=4, spread=1.0))
     for dtype in (torch.float64, torch.float32):
-        assert_scales_are_the_reference(caught(name).model, group_of(name), gauge, dtype)
+        assert_scales_are_the_reference(model, spec, gauge, dtype)
 
 
 def chain(*widths: int) -> nn.Module:
@@ -198,10 +200,12 @@ def losses(
     return torch.stack(found).cpu()
 
 
-def on_device(name: str) -> tuple[nn.Module, tuple[Tensor, ...], SymmetrySpec]:
-    here = caught(name)
+def on_device(name: str, far: float) -> tuple[nn.Module, tuple[Tensor, ...], SymmetrySpec]:
+    """A network on the device, moved by scales up to ``far``."""
+    here, spec = caught(name), group_of(name)
     arguments = tuple(one.to(DEVICE) if isinstance(one, Tensor) else one for one in here.arguments)
-    return copy.deepcopy(here.model).to(DEVICE), arguments, group_of(name)
+    moved = spec.rescale_(copy.deepcopy(here.model), spec.random(seed=4, spread=far))
+    return moved.to(DEVICE), arguments, spec
 
 
 TRAINED = ["arch1", "arch2 training", "resnet training", "gpt, layer norm, gelu", "max pool over features"]
@@ -217,7 +221,7 @@ OPTIONS = [
 def test_fused_training_is_the_reference(name: str, options: dict[str, float]) -> None:
     curves: list[Tensor] = []
     for fused in (True, False):
-        model, arguments, spec = on_device(name)
+        model, arguments, spec = on_device(name, THOUSAND)
         curves.append(losses(model, arguments, FullMetricSGD(model, spec, lr=3e-3, fused=fused, **options)))
     assert curves[0][-1] < curves[0][0]
     assert disagreement(*curves) < 1e-8
@@ -228,9 +232,7 @@ def test_fused_training_is_the_reference(name: str, options: dict[str, float]) -
 def test_losses_of_two_orbit_points_coincide(name: str, momentum: float) -> None:
     curves: list[Tensor] = []
     for far in (0.0, THOUSAND):
-        model, arguments, spec = on_device(name)
-        spec.rescale_(model.cpu(), spec.random(seed=4, spread=far))
-        model.to(DEVICE)
+        model, arguments, spec = on_device(name, far)
         optimizer = FullMetricSGD(model, spec, lr=3e-3, momentum=momentum, fused=True)
         curves.append(losses(model, arguments, optimizer))
     assert curves[0][-1] < curves[0][0]
