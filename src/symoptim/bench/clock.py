@@ -5,9 +5,10 @@ wall time, as process time counts the threads of a step that wait as if they wor
 spin while they wait slow each other down on a machine with few cores: set ``GOMP_SPINCOUNT=0`` there.
 
 On CUDA it is the time between two events around the step, with the device idle before it: what a step takes
-when nothing hides its launches. The time the host spends is measured beside it, and once more the time
-between events while the device is kept busy until the host has launched everything: what a step takes
-at the end of a long backward pass.
+when nothing hides its launches. A step that is not timed goes before it: nobody is to pay for what his
+neighbor has left in the caches of the host. The time the host spends is measured beside it, and once more the
+time between events while the device is kept busy until the host has launched everything: what a step takes at
+the end of a long backward pass.
 
 Before every step a buffer larger than any cache is overwritten, as the passes of a training step would do.
 """
@@ -77,6 +78,7 @@ class CudaClock:
 
     def read(self, work: Callable[[], object]) -> Reading:
         """Time of a call, taken twice."""
+        work()
         self._rest()
         seconds, host = self._between(work)
         self._rest()
