@@ -71,7 +71,6 @@ SOME = [
     "llama",
     "grouped and depthwise",
     "nn.Bilinear",
-    "tied autoencoder",
 ]
 
 

@@ -78,7 +78,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: read sizes and step by kernels; raises where there is none for a parameter.
+            fused: read sizes and step by kernels (float32 and float64); raises where there is none.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
         self.bound = BoundMetric(model, spec, gauge)
