@@ -47,6 +47,9 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     state_exponents: ClassVar[Mapping[str, int]] = {"momentum_buffer": 1, "master": 1}
     """Powers of the weight's scale by which state moves, for :meth:`.SymmetrySpec.rescale_`."""
 
+    _fused_metric: FusedMetric | None = None
+    _looked_at: FusedSteps | None = None
+
     def __init__(
         self,
         model: nn.Module,
@@ -78,11 +81,11 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: read sizes and step by kernels (float32 and float64); raises where there is none.
+            fused: read sizes and step by kernels; by default wherever there are some. True raises where there
+                are none for a parameter, False never uses any.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
         self.bound = BoundMetric(model, spec, gauge)
-        self._fused_metric: FusedMetric | None = None
         super().__init__(
             trainable(model) if groups is None else groups,
             lr,
@@ -96,12 +99,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         )
 
     def _sides(self) -> Mapping[Tensor, Sides | None]:
-        fused = [group for group in self.param_groups if wants_fused(group)]
-        self._fused_metric = self.bound.fused(2.0) if fused else None
-        # What is stepped is looked at by those who step it.
-        stepped = {p for group in fused for p in group["params"] if p.grad is not None}
-        self._rest = [parameter for parameter in self.bound.tensors.values() if parameter not in stepped]
-        self._seen = self.bound.sight(self._rest)
+        self._fused_metric = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
         return self.bound.sides(self._fused_metric)
 
     def _still_fits(self, fused: FusedSteps) -> bool:
@@ -109,9 +107,17 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             return False
         return self._fused_metric is None or self.bound.sight(self._rest) == self._seen
 
-    def _metric(self) -> Factors:
-        left = self._fused is None or any(self._fused.left)
-        if self._fused_metric is not None:
+    def _metric(self, fused: FusedSteps | None) -> Factors:
+        if fused is not None and self._fused_metric is not None:
+            if fused is not self._looked_at:
+                self._look_at_rest(fused)
             self.bound.require_all_seen()
             self._fused_metric.refresh(lambda: self.bound.weights(self.state))
-        return self.bound.factors(self.state, 2.0) if left else {}
+        return self.bound.factors(self.state, 2.0) if fused is None or any(fused.left) else {}
+
+    def _look_at_rest(self, fused: FusedSteps) -> None:
+        """Note where the weights are that kernels read and do not step; the others are looked at in steps."""
+        stepped = set(fused.stepped)
+        self._looked_at = fused
+        self._rest = [parameter for parameter in self.bound.tensors.values() if parameter not in stepped]
+        self._seen = self.bound.sight(self._rest)
