@@ -338,7 +338,8 @@ def test_whatever_moves_between_steps_is_followed(change: Callable[[nn.Module], 
 def test_a_scaler_is_undone_and_what_is_not_finite_is_skipped() -> None:
     model, _, spec = a_network()
     other = copy.deepcopy(model)
-    fused, reference = FullMetricSGD(model, spec, lr=0.01, fused=True), FullMetricSGD(other, spec, lr=0.01)
+    fused = FullMetricSGD(model, spec, lr=0.01, fused=True)
+    reference = FullMetricSGD(other, spec, lr=0.01, fused=False)
     scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
     scaler.scale(torch.zeros((), device=DEVICE))
     set_gradients(model)
