@@ -71,7 +71,6 @@ SOME = [
     "llama",
     "grouped and depthwise",
     "nn.Bilinear",
-    "tied autoencoder",
 ]
 
 
@@ -284,7 +283,7 @@ def test_a_captured_step_reads_the_weights_of_every_replay(first: str) -> None:
     set_gradients(model)
     set_gradients(other)
     optimizer = FullMetricSGD(model, spec, lr=0.01, fused=True)
-    reference = FullMetricSGD(other, spec, lr=0.01)
+    reference = FullMetricSGD(other, spec, lr=0.01, fused=False)
     if first == "eager":
         optimizer.step()
         reference.step()
@@ -339,7 +338,8 @@ def test_whatever_moves_between_steps_is_followed(change: Callable[[nn.Module], 
 def test_a_scaler_is_undone_and_what_is_not_finite_is_skipped() -> None:
     model, _, spec = a_network()
     other = copy.deepcopy(model)
-    fused, reference = FullMetricSGD(model, spec, lr=0.01, fused=True), FullMetricSGD(other, spec, lr=0.01)
+    fused = FullMetricSGD(model, spec, lr=0.01, fused=True)
+    reference = FullMetricSGD(other, spec, lr=0.01, fused=False)
     scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
     scaler.scale(torch.zeros((), device=DEVICE))
     set_gradients(model)

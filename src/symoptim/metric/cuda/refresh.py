@@ -55,6 +55,8 @@ class CudaMetric:
         self.own: CudaLevel | None = None
         if metric.own:
             self.own = CudaLevel(_own_rows(metric), layout.exponents, tensors, device, dtype)
+        # What is of another type is copied first, with its master copy, wherever that is at the time.
+        self.is_fixed = all(one.dtype == dtype and one.device == device for one in tensors.values())
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def refresh(self, weights: Callable[[], Weights]) -> None:
@@ -64,7 +66,7 @@ class CudaMetric:
                 self.graph.replay()
                 return
             self._enqueue(weights)
-            if not torch.cuda.is_current_stream_capturing():
+            if self.is_fixed and not torch.cuda.is_current_stream_capturing():
                 self.graph = record(lambda: self._enqueue(weights), self.device)
 
     def _enqueue(self, weights: Callable[[], Weights]) -> None:
