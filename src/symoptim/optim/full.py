@@ -105,10 +105,10 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     def _still_fits(self, fused: FusedSteps) -> bool:
         if not super()._still_fits(fused):
             return False
-        return self._fused_metric is None or self.bound.sight(self._rest) == self._seen
+        return self._looked_at is not fused or self.bound.sight(self._rest) == self._seen
 
     def _metric(self, fused: FusedSteps | None) -> Factors:
-        if fused is not None and self._fused_metric is not None:
+        if fused is not None and self._fused_metric is not None and fused.stepped:
             if fused is not self._looked_at:
                 self._look_at_rest(fused)
             self.bound.require_all_seen()
