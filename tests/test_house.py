@@ -41,6 +41,7 @@ LAYERS: dict[str, set[str]] = {
         "errors",
         "geometry",
         "metric",
+        "models",
         "optim",
         "routing",
         "schedules",

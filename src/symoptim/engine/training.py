@@ -66,20 +66,18 @@ class Ensemble:
         """Names of the runs that have not stopped, in the order they are stacked."""
         self.epochs = 0
         self.histories: dict[str, list[Epoch]] = {name: [] for name in runs}
-        self.test = test
         self._ended: dict[str, dict[str, Tensor]] = {}
-        self.trainer = Trainer(list(runs.values()), factory, data, batch=batch, device=torch.device(device))
+        self._is_started = False
+        where = torch.device(device)
+        self.trainer = Trainer(list(runs.values()), factory, data, batch=batch, device=where, test=test)
 
     @property
     def is_running(self) -> bool:
         """Whether any run has epochs left."""
         return bool(self.running)
 
-    def train_epoch(self) -> dict[str, Result]:
-        """Train one epoch; then give every run its next rate, and let go those that stop.
-
-        Returns:
-            What happened to every run that took part; ``histories`` has all epochs of all runs.
+    def start_epoch(self) -> None:
+        """Put the next epoch on its way; on CUDA the host may go on to other work, another ensemble's say.
 
         Raises:
             OptionError: all runs have ended.
@@ -87,11 +85,21 @@ class Ensemble:
         if not self.running:
             raise OptionError("all runs have ended: there is nothing left to train")
         with full_float32():
-            trained = self.trainer.train_epoch(self.epochs + 1)
-            validation = self.trainer.validation_errors()
-            tested = self.trainer.test_errors() if self.test else torch.full_like(validation, torch.nan)
+            self.trainer.start_epoch(self.epochs + 1)
+        self._is_started = True
+
+    def train_epoch(self) -> dict[str, Result]:
+        """Train one epoch, or wait for the one that was started; then give every run its next rate, and let
+        go those that stop.
+
+        Returns:
+            What happened to every run that took part; ``histories`` has all epochs of all runs.
+        """
+        if not self._is_started:
+            self.start_epoch()
+        measured = torch.stack(self.trainer.finish_epoch(), dim=1)
+        self._is_started = False
         self.epochs += 1
-        measured = torch.stack([*trained, validation, tested], dim=1)
         results: dict[str, Result] = {}
         for name, numbers in zip(self.running, measured, strict=True):
             history = self.histories[name]

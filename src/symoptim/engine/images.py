@@ -1,0 +1,60 @@
+"""The images of every run: which it trains on and in which order, which it is validated on.
+
+Axis letters: r run, b example, n training images of a run.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from symoptim.data.split import Split
+from symoptim.engine.numerics import derive_seed
+from symoptim.engine.run import Run
+from symoptim.engine.shuffle import permutations
+
+
+class Images:
+    """One data set, dealt to every run by its seed."""
+
+    def __init__(self, runs: Sequence[Run], data: Split, device: torch.device) -> None:
+        """Deal out the training images; runs are all of the same numbers of images."""
+        self.data = Split(*(tensor.to(device) for tensor in data))
+        self.device = device
+        self.seeds = [run.seed for run in runs]
+        train, validation = runs[0].train, runs[0].validation
+        drawn = self._permutations("split", 0, len(data.train_labels))
+        self.train = drawn[:, :train].contiguous()
+        self.validation = drawn[:, train : train + validation].contiguous()
+        self.order = torch.zeros_like(self.train)
+        """Numbers of the training images in the order of this epoch, ``(r, n)``."""
+
+    def _permutations(self, purpose: str, epoch: int, size: int) -> Tensor:
+        return permutations([derive_seed(seed, purpose) for seed in self.seeds], epoch, size, self.device)
+
+    def shuffle(self, epoch: int) -> None:
+        """Put the training images into the order of that epoch."""
+        self.order.copy_(self.train.gather(1, self._permutations("batches", epoch, self.train.shape[1])))
+
+    def keep(self, kept: Sequence[int]) -> None:
+        """Go on with these runs only."""
+        rows = torch.tensor(kept, device=self.device)
+        self.seeds = [self.seeds[index] for index in kept]
+        self.train, self.validation, self.order = (
+            table[rows] for table in (self.train, self.validation, self.order)
+        )
+
+    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Training images and labels by their numbers ``(r, b)``."""
+        images = self.data.train_images.index_select(0, index.flatten()).unflatten(0, index.shape)
+        return images, self.data.train_labels[index]
+
+    def validated(self, runs: slice, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Validation images and labels of some runs, ``at_once`` of every run at a time."""
+        for index in self.validation[runs].split(at_once, dim=1):
+            yield self.at(index)
+
+    def tested(self, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Test images and labels, the same for all runs, ``at_once`` at a time."""
+        images, labels = self.data.test_images.split(at_once), self.data.test_labels.split(at_once)
+        yield from zip(images, labels, strict=True)

@@ -1,0 +1,188 @@
+r"""The paper's networks forward and back in closed form: few large products, nothing recorded.
+
+With x the inputs of a layer, h = W x, and a = h or, batch-normalized, :math:`a = \gamma z + \beta` with
+:math:`z = (h - \bar h)\,\sigma`, :math:`\sigma = (\mathrm{var}\,h + \epsilon)^{-1/2}`:
+
+    forward     p_j = max(a_2j, a_2j+1, 0)
+    backward    da goes to the larger of the pair, in halves to equal ones, if p_j > 0
+                dbeta = sum_b da,  dgamma = sum_b da z,  dh = gamma sigma (da - (dbeta + z dgamma) / b)
+                dW = dh x',  dx = W' dh
+
+Features come first and examples last, ``(r, o, b)``, so that pairs are neighboring rows and what is summed
+over a batch lies side by side. Axis letters: r run, o filter or feature, i input, b example.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+
+from symoptim.engine.passes import Passed
+from symoptim.engine.products import Gradient, Product
+from symoptim.engine.stack import Stack
+from symoptim.errors import OptionError
+from symoptim.models.pairwise import HiddenLayer, PairwiseNetwork
+
+
+class Norm(NamedTuple):
+    """Batch normalization of a layer, all ``(r, o, 1)`` but the number of batches seen, ``(r,)``."""
+
+    gamma: Tensor
+    beta: Tensor
+    mean: Tensor
+    variance: Tensor
+    batches: Tensor
+    eps: float
+    momentum: float
+
+
+class Layer(NamedTuple):
+    """A hidden layer: filters ``(r, o, i)``, normalized or not, and the name their parameters begin with."""
+
+    name: str
+    filters: Tensor
+    norm: Norm | None
+
+
+class Seen(NamedTuple):
+    """What the way back needs of a layer."""
+
+    inputs: Tensor
+    responses: Tensor
+    normalized: Tensor
+    scale: Tensor
+    winner: Tensor
+    pooled: Tensor
+
+
+def is_pairwise(network: nn.Module) -> bool:
+    """Whether a network is one of ours, as it was made."""
+    return (
+        type(network) is PairwiseNetwork
+        and all(type(layer) is HiddenLayer and _is_known(layer.norm) for layer in network.hidden)
+        and all(parameter.requires_grad for parameter in network.parameters())
+    )
+
+
+def _is_known(norm: nn.Module) -> bool:
+    if type(norm) is nn.BatchNorm1d:
+        return norm.affine and norm.track_running_stats and norm.momentum is not None
+    return type(norm) is nn.Identity
+
+
+class Pairwise:
+    """Stacked networks of the paper; see :func:`is_pairwise`."""
+
+    def __init__(self, stack: Stack, runs: slice = slice(None)) -> None:
+        """Serve those runs of a stack, for as long as its tensors stay."""
+        network = cast("PairwiseNetwork", stack.template)
+        self.layers = [
+            Layer(
+                f"hidden.{number}",
+                stack.parameters[f"hidden.{number}.filters.weight"].detach()[runs],
+                _norm(stack, f"hidden.{number}.norm", layer.get_submodule("norm"), runs),
+            )
+            for number, layer in enumerate(network.hidden)
+        ]
+        self.classifier = stack.parameters["classifier.weight"].detach()[runs]
+
+    @torch.no_grad()
+    def train(self, images: Tensor, labels: Tensor) -> Passed:
+        """Pass a batch forward and back."""
+        flat = images.flatten(2)
+        features, seen = flat.mT, list[Seen]()
+        responses = torch.bmm(flat, self.layers[0].filters.mT).mT.contiguous()  # the fastest order on CPUs
+        for layer in self.layers:
+            if seen:
+                responses = torch.bmm(layer.filters, features)
+            seen.append(_forward(layer.norm, features, responses))
+            features = seen[-1].pooled
+        scores = torch.bmm(self.classifier, features)
+        target = labels.unsqueeze(1)
+        logarithms = torch.log_softmax(scores, dim=1)
+        losses = logarithms.gather(1, target).neg_().squeeze(1)
+        change = logarithms.exp_()
+        change.scatter_(1, target, change.gather(1, target).sub_(1))
+        gradients: dict[str, Gradient] = {"classifier.weight": Product(change, features.mT, scores)}
+        change = torch.bmm(self.classifier.mT, change)
+        for layer, met in zip(reversed(self.layers), reversed(seen), strict=True):
+            change = _backward(layer, met, change, gradients)
+            if met is not seen[0]:
+                change = torch.bmm(layer.filters.mT, change)
+        return Passed(losses, _misses(scores, labels), gradients)
+
+    @torch.no_grad()
+    def wrong(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Number of images every run gets wrong; images of all runs go through the first layer at once."""
+        features = images.flatten(labels.ndim).mT
+        for layer in self.layers:
+            features = layer.filters @ features
+            if layer.norm:
+                scale = layer.norm.gamma * (layer.norm.variance + layer.norm.eps).rsqrt()
+                features = features.mul_(scale).add_(layer.norm.beta - layer.norm.mean * scale)
+            features = _pool(features)
+        return _misses(self.classifier @ features, labels)
+
+
+def _norm(stack: Stack, name: str, norm: nn.Module, runs: slice) -> Norm | None:
+    if not isinstance(norm, nn.BatchNorm1d):
+        return None
+    found: Sequence[Tensor] = [
+        {**stack.parameters, **stack.buffers}[f"{name}.{part}"].detach()[runs]
+        for part in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
+    ]
+    *columns, batches = found
+    gamma, beta, mean, variance = (column.unsqueeze(2) for column in columns)
+    return Norm(gamma, beta, mean, variance, batches, norm.eps, cast("float", norm.momentum))
+
+
+def _pool(features: Tensor) -> Tensor:
+    """ReLU and the larger of every pair."""
+    even, odd = features.unflatten(1, (-1, 2)).unbind(2)
+    return torch.maximum(even, odd).clamp_(min=0)
+
+
+def _forward(norm: Norm | None, inputs: Tensor, responses: Tensor) -> Seen:
+    features = normalized = scale = responses
+    if norm:
+        normalized, scale = _normalize(norm, responses)
+        features = (normalized * norm.gamma).add_(norm.beta)
+    even, odd = features.unflatten(1, (-1, 2)).unbind(2)
+    winner = (even - odd).sign_()  # 1 or -1; 0 where both are equal
+    return Seen(inputs, responses, normalized, scale, winner, _pool(features))
+
+
+def _normalize(norm: Norm, responses: Tensor) -> tuple[Tensor, Tensor]:
+    """Normalized responses z, and the scale sigma; the running averages follow."""
+    count = responses.shape[2]
+    if count == 1:
+        raise OptionError("batch normalization cannot learn from a batch of 1 image: choose another batch size")
+    mean = responses.mean(dim=2, keepdim=True)
+    centered = responses - mean
+    variance = centered.square().mean(dim=2, keepdim=True)
+    norm.mean.lerp_(mean, norm.momentum)
+    norm.variance.lerp_(variance * (count / (count - 1)), norm.momentum)
+    norm.batches.add_(1)
+    scale = variance.add_(norm.eps).rsqrt_()
+    return centered.mul_(scale), scale
+
+
+def _backward(layer: Layer, seen: Seen, change: Tensor, gradients: dict[str, Gradient]) -> Tensor:
+    """From the gradient of the pooled features to that of the responses; the layer's own are put down."""
+    half = change.mul_(seen.pooled.sign().mul_(0.5))
+    signed = half * seen.winner
+    change = torch.stack([half + signed, half - signed], dim=2).flatten(1, 2)
+    if layer.norm:
+        beta = change.sum(dim=2, keepdim=True)
+        gamma = (change * seen.normalized).sum(dim=2, keepdim=True)
+        gradients |= {f"{layer.name}.norm.weight": gamma.squeeze(2), f"{layer.name}.norm.bias": beta.squeeze(2)}
+        count = change.shape[2]
+        change = change.sub_(seen.normalized.mul_(gamma / count)).sub_(beta / count)
+        change = change.mul_(layer.norm.gamma * seen.scale)
+    gradients[f"{layer.name}.filters.weight"] = Product(change, seen.inputs.mT, seen.responses)
+    return change
+
+
+def _misses(scores: Tensor, labels: Tensor) -> Tensor:
+    return (scores.max(dim=1).indices != labels).sum(dim=1)

@@ -1,0 +1,87 @@
+r"""Gradients that are products, and steps that never form them.
+
+The gradient of a linear map :math:`H = W X` is :math:`G = D X^\top`, D being the gradient of H. A step needs
+two numbers per filter besides, and they can be had without G:
+
+    plain       W - r D X'                             the rate r goes into D
+    scaled      W - (r |w|^2 D) X'                     so does the squared norm of a row
+                W - r D (X' |w|^2)                     of a column: into X'
+    unit norm   (1 + r c) W - r D X', normalized       c = <w, g> = <d, h>, row by row
+
+so that every step is one product added to the weights. It equals :func:`symoptim.updates.step.step` to rounding.
+
+Axis letters: r run, o row, i column, b example.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from symoptim.geometry.filters import COLUMNS, ROWS, Axes, inner
+from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The gradient ``left @ right`` of stacked weights W ``(r, o, i)``.
+
+    ``left`` is D ``(r, o, b)``, ``right`` is X' ``(r, b, i)``, and ``responses`` is H ``(r, o, b)``.
+
+    >>> Product(torch.ones(2, 3, 5), torch.ones(2, 5, 4), torch.ones(2, 3, 5)).formed().shape
+    torch.Size([2, 3, 4])
+    """
+
+    left: Tensor
+    right: Tensor
+    responses: Tensor
+
+    def __getitem__(self, runs: slice) -> "Product":
+        """The gradient of some of the runs."""
+        return Product(self.left[runs], self.right[runs], self.responses[runs])
+
+    def formed(self) -> Tensor:
+        """The gradient itself, ``(r, o, i)``."""
+        return torch.bmm(self.left, self.right)
+
+
+Gradient = Tensor | Product
+"""Of a stacked parameter, as it is or as a product."""
+
+
+def formed(gradient: Gradient) -> Tensor:
+    """A gradient as a tensor."""
+    return gradient if isinstance(gradient, Tensor) else gradient.formed()
+
+
+def _lengths(w: Tensor, over: Axes) -> Tensor:
+    """Norm of every filter, in one pass over the weights."""
+    return torch.linalg.vector_norm(w, dim=over, keepdim=True)
+
+
+def _plain(w: Tensor, g: Product, rate: Tensor) -> None:
+    w.baddbmm_(g.left * -rate, g.right)
+
+
+def _scaled_rows(w: Tensor, g: Product, rate: Tensor) -> None:
+    w.baddbmm_(g.left * (_lengths(w, ROWS).square_() * -rate), g.right)
+
+
+def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
+    w.baddbmm_(g.left * -rate, g.right * _lengths(w, COLUMNS).square_())
+
+
+def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
+    w.mul_(inner(g.left, g.responses).mul_(rate).add_(1)).baddbmm_(g.left * -rate, g.right)
+    w.div_(_lengths(w, ROWS))
+
+
+WALKS: dict[tuple[Update, Axes], Callable[[Tensor, Product, Tensor], None]] = {
+    (PLAIN, ROWS): _plain,
+    (PLAIN, COLUMNS): _plain,
+    (SCALED, ROWS): _scaled_rows,
+    (SCALED, COLUMNS): _scaled_columns,
+    (UNIT_NORM, ROWS): _unit_rows,
+}
+"""``(w, gradient, rate)``: steps in place, by update and by what a filter extends over; rates ``(r, 1, 1)``."""
