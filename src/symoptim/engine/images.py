@@ -28,6 +28,7 @@ class Images:
         self.validation = drawn[:, train : train + validation].contiguous()
         self.order = torch.zeros_like(self.train)
         """Numbers of the training images in the order of this epoch, ``(r, n)``."""
+        self._room = self.data.train_images[:0].clone()
 
     def _permutations(self, purpose: str, epoch: int, size: int) -> Tensor:
         return permutations([derive_seed(seed, purpose) for seed in self.seeds], epoch, size, self.device)
@@ -45,9 +46,19 @@ class Images:
         )
 
     def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Training images and labels by their numbers ``(r, b)``."""
-        images = self.data.train_images.index_select(0, index.flatten()).unflatten(0, index.shape)
-        return images, self.data.train_labels[index]
+        """Training images and labels by their numbers ``(r, b)``; on a CPU the images stay until the next."""
+        images = torch.index_select(
+            self.data.train_images, 0, index.flatten(), out=self._room_for(index.numel())
+        )
+        return images.unflatten(0, index.shape), self.data.train_labels[index]
+
+    def _room_for(self, count: int) -> Tensor | None:
+        """Where that many images go: on a CPU always to the same place, for new memory costs more than a copy."""
+        if self.device.type != "cpu":
+            return None
+        if count > len(self._room):
+            self._room = self.data.train_images.new_empty(count, *self.data.train_images.shape[1:])
+        return self._room[:count]
 
     def validated(self, runs: slice, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Validation images and labels of some runs, ``at_once`` of every run at a time."""

@@ -1,11 +1,12 @@
 r"""The paper's networks forward and back in closed form: few large products, nothing recorded.
 
-With x the inputs of a layer, h = W x, and a = h or, batch-normalized, :math:`a = \gamma z + \beta` with
-:math:`z = (h - \bar h)\,\sigma`, :math:`\sigma = (\mathrm{var}\,h + \epsilon)^{-1/2}`:
+With x the inputs of a layer, h = W x, and a = h or, batch-normalized, :math:`a = \gamma \sigma c + \beta` with
+:math:`c = h - \bar h` and :math:`\sigma = (\overline{c^2} + \epsilon)^{-1/2}`, means over the batch:
 
     forward     p_j = max(a_2j, a_2j+1, 0)
     backward    da goes to the larger of the pair, in halves to equal ones, if p_j > 0
-                dbeta = sum_b da,  dgamma = sum_b da z,  dh = gamma sigma (da - (dbeta + z dgamma) / b)
+                dbeta = sum_b da,  dgamma = sigma sum_b da c
+                dh = gamma sigma (da - dbeta / b - c sigma dgamma / b)
                 dW = dh x',  dx = W' dh
 
 Features come first and examples last, ``(r, o, b)``, so that pairs are neighboring rows and what is summed
@@ -46,11 +47,11 @@ class Layer(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the way back needs of a layer."""
+    """What the way back needs of a layer: x, h, c and sigma, which of a pair is larger, p."""
 
     inputs: Tensor
     responses: Tensor
-    normalized: Tensor
+    centered: Tensor
     scale: Tensor
     winner: Tensor
     pooled: Tensor
@@ -144,42 +145,44 @@ def _pool(features: Tensor) -> Tensor:
 
 
 def _forward(norm: Norm | None, inputs: Tensor, responses: Tensor) -> Seen:
-    features = normalized = scale = responses
+    features = centered = scale = responses
     if norm:
-        normalized, scale = _normalize(norm, responses)
-        features = (normalized * norm.gamma).add_(norm.beta)
+        centered, scale = _center(norm, responses)
+        features = (centered * (norm.gamma * scale)).add_(norm.beta)
     even, odd = features.unflatten(1, (-1, 2)).unbind(2)
     winner = (even - odd).sign_()  # 1 or -1; 0 where both are equal
-    return Seen(inputs, responses, normalized, scale, winner, _pool(features))
+    return Seen(inputs, responses, centered, scale, winner, _pool(features))
 
 
-def _normalize(norm: Norm, responses: Tensor) -> tuple[Tensor, Tensor]:
-    """Normalized responses z, and the scale sigma; the running averages follow."""
+def _center(norm: Norm, responses: Tensor) -> tuple[Tensor, Tensor]:
+    """Centered responses c, and the scale sigma; the running averages follow."""
     count = responses.shape[2]
     if count == 1:
         raise OptionError("batch normalization cannot learn from a batch of 1 image: choose another batch size")
     mean = responses.mean(dim=2, keepdim=True)
     centered = responses - mean
-    variance = centered.square().mean(dim=2, keepdim=True)
+    squares = torch.linalg.vector_norm(centered, dim=2, keepdim=True).square_()
     norm.mean.lerp_(mean, norm.momentum)
-    norm.variance.lerp_(variance * (count / (count - 1)), norm.momentum)
+    norm.variance.lerp_(squares / (count - 1), norm.momentum)
     norm.batches.add_(1)
-    scale = variance.add_(norm.eps).rsqrt_()
-    return centered.mul_(scale), scale
+    return centered, squares.div_(count).add_(norm.eps).rsqrt_()
 
 
 def _backward(layer: Layer, seen: Seen, change: Tensor, gradients: dict[str, Gradient]) -> Tensor:
     """From the gradient of the pooled features to that of the responses; the layer's own are put down."""
     half = change.mul_(seen.pooled.sign().mul_(0.5))
     signed = half * seen.winner
-    change = torch.stack([half + signed, half - signed], dim=2).flatten(1, 2)
+    pairs = half.new_empty(*half.shape[:2], 2, half.shape[2])
+    torch.add(half, signed, out=pairs[:, :, 0])
+    torch.sub(half, signed, out=pairs[:, :, 1])
+    change = pairs.flatten(1, 2)
     if layer.norm:
-        beta = change.sum(dim=2, keepdim=True)
-        gamma = (change * seen.normalized).sum(dim=2, keepdim=True)
-        gradients |= {f"{layer.name}.norm.weight": gamma.squeeze(2), f"{layer.name}.norm.bias": beta.squeeze(2)}
         count = change.shape[2]
-        change = change.sub_(seen.normalized.mul_(gamma / count)).sub_(beta / count)
-        change = change.mul_(layer.norm.gamma * seen.scale)
+        beta = change.sum(dim=2, keepdim=True)
+        gamma = (change * seen.centered).sum(dim=2, keepdim=True).mul_(seen.scale)
+        gradients |= {f"{layer.name}.norm.weight": gamma.squeeze(2), f"{layer.name}.norm.bias": beta.squeeze(2)}
+        change.sub_(seen.centered.mul_(seen.scale * gamma / count)).sub_(beta / count)
+        change.mul_(layer.norm.gamma * seen.scale)
     gradients[f"{layer.name}.filters.weight"] = Product(change, seen.inputs.mT, seen.responses)
     return change
 

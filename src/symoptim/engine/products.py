@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symoptim.geometry.filters import COLUMNS, ROWS, Axes, inner
+from symoptim.geometry.filters import COLUMNS, ROWS, Axes, inner, squared_norm
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
 
@@ -55,26 +55,26 @@ def formed(gradient: Gradient) -> Tensor:
     return gradient if isinstance(gradient, Tensor) else gradient.formed()
 
 
-def _lengths(w: Tensor, over: Axes) -> Tensor:
-    """Norm of every filter, in one pass over the weights."""
-    return torch.linalg.vector_norm(w, dim=over, keepdim=True)
+def _norms(w: Tensor) -> Tensor:
+    """Norm of every row, in one pass over the weights."""
+    return torch.linalg.vector_norm(w, dim=2, keepdim=True)
 
 
 def _plain(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left * -rate, g.right)
+    w.baddbmm_(g.left.mul_(-rate), g.right)
 
 
 def _scaled_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left * (_lengths(w, ROWS).square_() * -rate), g.right)
+    w.baddbmm_(g.left.mul_(_norms(w).square_().mul_(-rate)), g.right)
 
 
 def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left * -rate, g.right * _lengths(w, COLUMNS).square_())
+    w.baddbmm_(g.left.mul_(-rate), g.right * squared_norm(w, COLUMNS))
 
 
 def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.mul_(inner(g.left, g.responses).mul_(rate).add_(1)).baddbmm_(g.left * -rate, g.right)
-    w.div_(_lengths(w, ROWS))
+    w.mul_(inner(g.left, g.responses).mul_(rate).add_(1)).baddbmm_(g.left.mul_(-rate), g.right)
+    w.div_(_norms(w))
 
 
 WALKS: dict[tuple[Update, Axes], Callable[[Tensor, Product, Tensor], None]] = {
@@ -84,4 +84,7 @@ WALKS: dict[tuple[Update, Axes], Callable[[Tensor, Product, Tensor], None]] = {
     (SCALED, COLUMNS): _scaled_columns,
     (UNIT_NORM, ROWS): _unit_rows,
 }
-"""``(w, gradient, rate)``: steps in place, by update and by what a filter extends over; rates ``(r, 1, 1)``."""
+"""Steps in place, ``(w, gradient, rate)`` with rates ``(r, 1, 1)``, by update and what a filter extends over.
+
+They use the gradient up: its left factor is not what it was.
+"""
