@@ -42,6 +42,9 @@ class Slow:
     def is_running(self) -> bool:
         return bool(self.running)
 
+    def start_epoch(self) -> None:
+        pass
+
     def train_epoch(self) -> Mapping[str, Result]:
         self.epochs += 1
         self.clock.now += 1.0

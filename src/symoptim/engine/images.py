@@ -19,7 +19,7 @@ class Images:
 
     def __init__(self, runs: Sequence[Run], data: Split, device: torch.device) -> None:
         """Deal out the training images; runs are all of the same numbers of images."""
-        self.data = Split(*(tensor.to(device) for tensor in data))
+        self.data = data.to(device)
         self.device = device
         self.seeds = [run.seed for run in runs]
         train, validation = runs[0].train, runs[0].validation

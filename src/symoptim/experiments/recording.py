@@ -1,12 +1,13 @@
 """Training that is written down as it happens, and goes on where the records have it.
 
 Whatever trains epoch by epoch and can save its state will do. A process that ends, however it ends, can be
-followed by another with the same plan and the same records: it goes on at the last checkpoint.
+followed by another with the same plan and the same records: it goes on at the last checkpoint. Several
+trainings can take turns: while an epoch of one is on its way, another is written down and sent on.
 """
 
 import io
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as Interface
@@ -53,8 +54,12 @@ class Training(Interface):
         """Number of epochs done."""
         ...
 
+    def start_epoch(self) -> None:
+        """Put the next epoch on its way, where that can be done without waiting for it."""
+        ...
+
     def train_epoch(self) -> Mapping[str, Result]:
-        """Train every run that is running for one epoch."""
+        """Train every run that is running for one epoch; the one that was started, if one was."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -89,12 +94,21 @@ class Recorder:
     patience: float = field(default_factory=lambda: CHECKPOINT_SECONDS)
 
     def train(self, ensemble: str, tasks: Mapping[str, Task], make: Callable[[], Training]) -> None:
-        """Train runs together, from where the records have them to their end.
+        """Train runs together, from where the records have them to their end."""
+        take_turns([self.trained(ensemble, tasks, make)])
+
+    def trained(
+        self, ensemble: str, tasks: Mapping[str, Task], make: Callable[[], Training]
+    ) -> Iterator[None]:
+        """Train runs together, from where the records have them to their end; a turn is an epoch.
 
         Args:
             ensemble: name of the runs together.
             tasks: the runs by name.
             make: prepares their training from the beginning.
+
+        Yields:
+            While an epoch is on its way.
         """
         if has_ended(self.records, tasks):
             self.watcher.skip(runs=len(tasks), work=sum(task.work for task in tasks.values()))
@@ -107,7 +121,7 @@ class Recorder:
             left = sum(task.work - training.epochs * task.images for task in running)
             done = sum(task.work for task in tasks.values()) - left
             self.watcher.skip(runs=len(tasks) - len(running), work=done)
-        self._follow(training, ensemble, tasks)
+        yield from self._follow(training, ensemble, tasks)
 
     def give_up(self, name: str, task: Task, reason: str) -> None:
         """Record a run that cannot be trained as one that diverged."""
@@ -116,9 +130,11 @@ class Recorder:
             write_epoch(self.records, name, [], [Ending(name, 0, reason, diverged=True)], None)
         self.watcher.skip(runs=1, work=task.work)
 
-    def _follow(self, training: Training, ensemble: str, tasks: Mapping[str, Task]) -> None:
+    def _follow(self, training: Training, ensemble: str, tasks: Mapping[str, Task]) -> Iterator[None]:
         saved_at = time.monotonic()
         while training.is_running:
+            training.start_epoch()
+            yield
             results = training.train_epoch()
             began = time.monotonic()
             saving = training.is_running and began - saved_at > self.patience
@@ -141,6 +157,23 @@ class Recorder:
         ]
         findings = [Finding(name, *r.findings) for name, r in results.items() if r.findings]
         write_epoch(self.records, ensemble, rows, endings, state, findings)
+
+
+def take_turns(works: Iterable[Iterator[None]]) -> None:
+    """Go on with one after the other, turn by turn, until all have ended.
+
+    >>> told: list[str] = []
+    >>> def work(name: str, turns: int) -> Iterator[None]:
+    ...     for turn in range(turns):
+    ...         told.append(f"{name}{turn}")
+    ...         yield
+    >>> take_turns([work("a", 3), work("b", 1)])
+    >>> told
+    ['a0', 'b0', 'a1', 'a2']
+    """
+    works = list(works)
+    while works:
+        works = [work for work in works if next(work, works) is None]  # an end is not None
 
 
 def _to_bytes(training: Training) -> bytes:
