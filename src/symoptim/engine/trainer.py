@@ -13,6 +13,7 @@ from torch import Tensor
 from symoptim.data.split import Split
 from symoptim.engine.capture import Lane, Replayed
 from symoptim.engine.full_stepper import FullStepper
+from symoptim.engine.fused.group import FusedGroup, can_fuse
 from symoptim.engine.group import Group, Tally
 from symoptim.engine.images import Images
 from symoptim.engine.numerics import derive_seed
@@ -95,7 +96,7 @@ class Trainer:
         self.steps: dict[int, Replayed] = {}
         self.measuring = Replayed(self._measure, self.device)
 
-    def _grouped(self) -> Iterator[Group]:
+    def _grouped(self) -> Iterator[Group | FusedGroup]:
         """Runs that pass together: all, unless smaller groups are faster."""
         everything = slice(0, len(self.rates))
         if self.in_groups:
@@ -104,7 +105,8 @@ class Trainer:
                 yield Group(here, Pairwise(self.stack, here), [stepper], self.images, self.tally)
         else:
             network = Pairwise(self.stack) if is_pairwise(self.stack.template) else Autograd(self.stack)
-            yield Group(everything, network, self.steppers, self.images, self.tally)
+            group = Group(everything, network, self.steppers, self.images, self.tally)
+            yield FusedGroup(group, self.rates) if self.rates.is_cuda and can_fuse(group) else group
 
     def start_epoch(self, epoch: int) -> None:
         """Let every run see each of its training images once, in the order of that epoch; then measure.
@@ -117,7 +119,8 @@ class Trainer:
             self.tally.clear()
             steps, rest = divmod(self.images.order.shape[1], self.batch)
             self._steps_of(self.batch)(steps)
-            self._steps_of(rest)(1 if rest else 0)
+            if rest:
+                self._steps_of(rest)()
             self.measuring()
 
     def finish_epoch(self) -> Measured:
