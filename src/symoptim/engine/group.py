@@ -1,6 +1,7 @@
 """Neighboring runs that go through their networks together: a step of all, and their errors."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from symoptim.engine.images import Images
 from symoptim.engine.passes import Passes
+from symoptim.engine.run import Run
 from symoptim.engine.steppers import Stepper
 
 IMAGES_AT_ONCE = 60_000  # of all runs together, when errors are measured: 190 MB of MNIST's pixels
@@ -54,3 +56,24 @@ class Group:
             self.tally.validation[self.here] += self.network.wrong(images, labels)
         for images, labels in self.images.tested(at_once) if test else ():
             self.tally.test[self.here] += self.network.wrong(images, labels)
+
+
+def blocks_of(runs: Sequence[Run], *, at_most: int) -> list[range]:
+    """Stretches of neighboring runs with the same update, each of at most so many."""
+    blocks: list[range] = []
+    for _, stretch in itertools.groupby(enumerate(runs), key=lambda pair: pair[1].update):
+        rows = [index for index, _ in stretch]
+        starts = range(rows[0], rows[-1] + 1, at_most)
+        blocks += [range(start, min(start + at_most, rows[-1] + 1)) for start in starts]
+    return blocks
+
+
+def neighbors(steppers: Sequence[Stepper], *, at_most: int) -> Iterator[list[Stepper]]:
+    """Stretches of neighboring steppers, each of at most so many runs together."""
+    stretch: list[Stepper] = []
+    for stepper in steppers:
+        if stretch and stepper.block.rows.stop - stretch[0].block.rows.start > at_most:
+            yield stretch
+            stretch = []
+        stretch.append(stepper)
+    yield stretch

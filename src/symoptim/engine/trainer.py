@@ -3,7 +3,6 @@
 An epoch is put on its way and read off later, so that several trainers can keep one device busy.
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from symoptim.data.split import Split
 from symoptim.engine.capture import Lane, Replayed
 from symoptim.engine.full_stepper import FullStepper
 from symoptim.engine.fused.group import FusedGroup, can_fuse
-from symoptim.engine.group import Group, Tally
+from symoptim.engine.group import Group, Tally, blocks_of, neighbors
 from symoptim.engine.images import Images
 from symoptim.engine.numerics import derive_seed
 from symoptim.engine.pairwise import Pairwise, is_pairwise
@@ -71,10 +70,11 @@ class Trainer:
         self.stack = Stack(factory, [derive_seed(run.seed, "weights") for run in runs], device)
         dtype = next(iter(self.stack.trainable().values())).dtype
         self.rates = torch.tensor([run.rate for run in runs], dtype=dtype, device=device)
-        self.in_groups = device.type == "cpu" and is_pairwise(self.stack.template)
+        in_groups = device.type == "cpu" and is_pairwise(self.stack.template)
+        self.runs_at_once = RUNS_AT_ONCE if in_groups else len(runs)
         self.steppers: list[Stepper] = [
             self._stepper(runs[rows.start].update, Block(self.stack, self.rates, rows))
-            for rows in _blocks(runs, at_most=RUNS_AT_ONCE if self.in_groups else len(runs))
+            for rows in blocks_of(runs, at_most=self.runs_at_once)
         ]
         self._make_room()
 
@@ -98,14 +98,11 @@ class Trainer:
 
     def _grouped(self) -> Iterator[Group | FusedGroup]:
         """Runs that pass together: all, unless smaller groups are faster."""
-        everything = slice(0, len(self.rates))
-        if self.in_groups:
-            for stepper in self.steppers:
-                here = stepper.block.here
-                yield Group(here, Pairwise(self.stack, here), [stepper], self.images, self.tally)
-        else:
-            network = Pairwise(self.stack) if is_pairwise(self.stack.template) else Autograd(self.stack)
-            group = Group(everything, network, self.steppers, self.images, self.tally)
+        for steppers in neighbors(self.steppers, at_most=self.runs_at_once):
+            here = slice(steppers[0].block.rows.start, steppers[-1].block.rows.stop)
+            pairwise = is_pairwise(self.stack.template)
+            network = Pairwise(self.stack, here) if pairwise else Autograd(self.stack)
+            group = Group(here, network, steppers, self.images, self.tally)
             yield FusedGroup(group, self.rates) if self.rates.is_cuda and can_fuse(group) else group
 
     def start_epoch(self, epoch: int) -> None:
@@ -189,16 +186,6 @@ class Trainer:
 def _share(counts: Tensor, size: int) -> Tensor:
     """Counts as shares; divided on the CPU, for devices round divisions differently."""
     return counts.cpu().double() / size
-
-
-def _blocks(runs: Sequence[Run], *, at_most: int) -> list[range]:
-    """Stretches of neighboring runs with the same update, each of at most so many."""
-    blocks: list[range] = []
-    for _, stretch in itertools.groupby(enumerate(runs), key=lambda pair: pair[1].update):
-        rows = [index for index, _ in stretch]
-        starts = range(rows[0], rows[-1] + 1, at_most)
-        blocks += [range(start, min(start + at_most, rows[-1] + 1)) for start in starts]
-    return blocks
 
 
 def _require_stackable(runs: Sequence[Run], data: Split, batch: int) -> None:
