@@ -4,6 +4,7 @@ Recording needs some calls before it, for libraries to set themselves up and for
 state. These are ordinary calls that count: a step is never taken for nothing, and nothing has to be undone.
 """
 
+import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -61,11 +62,28 @@ class Replayed:
         torch.cuda.current_stream(self.device).wait_stream(stream)
 
     def _record(self, times: int) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
+        """Note down that many calls.
+
+        ``torch.cuda.graph`` would wait for all work on the device first, and for the garbage collector: a
+        tenth of a second, in which other lanes run dry.
+        """
+        free, _ = torch.cuda.mem_get_info(self.device)
+        if free < torch.cuda.memory_reserved(self.device):
+            torch.cuda.empty_cache()  # a recording cannot use memory that was kept from earlier calls
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        collecting = gc.isenabled()
+        gc.disable()  # to free memory of the device is forbidden meanwhile
         # A graph is recorded on the current device unless it is told otherwise.
-        with torch.cuda.device(self.device), torch.cuda.graph(graph, stream=torch.cuda.Stream(self.device)):
-            for _ in range(times):
-                self.function()
+        with torch.cuda.device(self.device), torch.cuda.stream(stream):
+            graph.capture_begin()
+            try:
+                for _ in range(times):
+                    self.function()
+            finally:
+                graph.capture_end()
+                if collecting:
+                    gc.enable()
         return graph
 
 

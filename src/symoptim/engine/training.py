@@ -67,6 +67,7 @@ class Ensemble:
         self.epochs = 0
         self.histories: dict[str, list[Epoch]] = {name: [] for name in runs}
         self._ended: dict[str, dict[str, Tensor]] = {}
+        self._rates = {name: run.rate for name, run in runs.items()}
         self._is_started = False
         where = torch.device(device)
         self.trainer = Trainer(list(runs.values()), factory, data, batch=batch, device=where, test=test)
@@ -97,13 +98,13 @@ class Ensemble:
         """
         if not self._is_started:
             self.start_epoch()
-        measured = torch.stack(self.trainer.finish_epoch(), dim=1)
+        measured: list[list[float]] = torch.stack(self.trainer.finish_epoch(), dim=1).tolist()
         self._is_started = False
         self.epochs += 1
         results: dict[str, Result] = {}
         for name, numbers in zip(self.running, measured, strict=True):
             history = self.histories[name]
-            history.append(Epoch(self.epochs, self._rate(name), *map(float, numbers)))
+            history.append(Epoch(self.epochs, self._rates[name], *numbers))
             reason = why_stop(self.runs[name].stopping, history)
             outcome = Outcome(reason, has_diverged(history[-1])) if reason else None
             results[name] = Result(history[-1], outcome)
@@ -145,8 +146,9 @@ class Ensemble:
         if names and names != self.running:
             self.trainer.keep([index for index, name in enumerate(self.running) if name in names])
         self.running = names
+        self._rates = {name: self._rate(name) for name in names}
         if names:
-            self.trainer.set_rates([self._rate(name) for name in names])
+            self.trainer.set_rates(list(self._rates.values()))
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on after this epoch, as plain data and tensors."""
