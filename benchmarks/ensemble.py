@@ -2,10 +2,10 @@
 
     python benchmarks/ensemble.py [--device cuda] [--out FILE.jsonl]
 
-Networks are the paper's of two layers on images of 784 random pixels, batches of 100. Nothing is timed before
-steps of the engine agree with autograd's in float64. On the CPU: one thread, process time, all take turns;
-the loop is one network with a ``DataLoader`` over a ``TensorDataset``, autograd and ``torch.optim.SGD``, fused or
-not, whichever is faster. On CUDA: time of recorded steps. Figures are medians, milliseconds per step and run.
+Networks are the paper's of two layers on images of 784 random pixels, batches of 100. Nothing is timed
+before steps of the engine agree with autograd's in float64. On the CPU: one thread, process time, all take
+turns; the loop is one network with a ``DataLoader`` over a ``TensorDataset``, autograd and
+``torch.optim.SGD``, fused or not, whichever is faster. On CUDA: time of recorded steps.
 """
 
 import argparse
@@ -132,7 +132,9 @@ def main() -> None:
     """Measure, print, write and draw."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu", type=torch.device, help="cpu or cuda")
-    parser.add_argument("--out", type=Path, help="write the figures there, as JSON lines, and a picture beside")
+    parser.add_argument(
+        "--out", type=Path, help="write the figures there, as JSON lines, and a picture beside"
+    )
     parser.add_argument("--most", type=int, default=COUNTS[-1], help="runs of the largest ensemble")
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -143,12 +145,16 @@ def main() -> None:
         times = compare(network, data)
         fastest = min(taken for label, taken in times.items() if label.startswith("loop"))
         for label, taken in times.items():
-            print(f"{network} {label:16} {taken:6.3f} ms per step and run, {fastest / taken:4.1f} times as fast")
+            print(
+                f"{network} {label:16} {taken:6.3f} ms per step and run, {fastest / taken:4.1f} times as fast"
+            )
             lines.append({"network": network, "what": label, "milliseconds": taken, "times": fastest / taken})
     for network in NETWORKS:
         for count in (count for count in COUNTS if count <= asked.most):
             taken = step_time(network, count, data.to(asked.device), asked.device)
-            print(f"{network} {count:5} runs: {taken:8.3f} ms a step, {taken / count:.4f} per run", flush=True)
+            print(
+                f"{network} {count:5} runs: {taken:8.3f} ms a step, {taken / count:.4f} per run", flush=True
+            )
             lines.append({"network": network, "runs": count, "milliseconds": taken})
     if asked.out:
         about = json.loads(describe_process()) | {"command": f"python {command_line()}"}

@@ -28,9 +28,13 @@ def draw(results: Sequence[Path], path: Path) -> Path:
     for panel, file in zip(panels[0], results, strict=True):
         about, *lines = (json.loads(line) for line in file.read_text().splitlines())
         for network, color in COLORS.items():
-            points = [(x["runs"], x["milliseconds"]) for x in lines if x["network"] == network and "runs" in x]
+            points = [
+                (x["runs"], x["milliseconds"]) for x in lines if x["network"] == network and "runs" in x
+            ]
             panel.plot(*zip(*points, strict=True), "o-", color=color, label=f"{network}, 2 layers")
-        panel.set(xscale="log", yscale="log", xlabel="runs trained together", ylabel="ms per step of all runs")
+        panel.set(
+            xscale="log", yscale="log", xlabel="runs trained together", ylabel="ms per step of all runs"
+        )
         panel.set_title(about["provenance"].get("device", "CPU, one thread"))
         panel.legend()
     return save_png(figure, path)

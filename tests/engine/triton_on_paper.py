@@ -1,7 +1,6 @@
 """Just enough of Triton to run kernels on the CPU, program by program: what they compute, not how fast."""
 
 import itertools
-import sys
 from types import ModuleType
 from typing import Any
 

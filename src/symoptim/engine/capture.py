@@ -54,28 +54,34 @@ class Replayed:
         return CALLS_AT_ONCE if recorded and times >= CALLS_AT_ONCE else 1
 
     def _call_aside(self) -> None:
-        """Call on a stream of its own, as a recording will."""
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
+        """Call where a recording will be made."""
+        stream = self._aside()
         with torch.cuda.stream(stream):
             self.function()
         torch.cuda.current_stream(self.device).wait_stream(stream)
 
+    def _aside(self) -> torch.cuda.Stream:
+        """A stream that can be recorded from, with all earlier work behind it: in a lane, the lane's own."""
+        current = torch.cuda.current_stream(self.device)
+        if current != torch.cuda.default_stream(self.device):
+            return current
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(current)
+        return stream
+
     def _record(self, times: int) -> torch.cuda.CUDAGraph:
         """Note down that many calls.
 
-        ``torch.cuda.graph`` would wait for all work on the device first, and for the garbage collector: a
+        ``torch.cuda.graph`` would first wait for all work on the device and for the garbage collector: a
         tenth of a second, in which other lanes run dry.
         """
         free, _ = torch.cuda.mem_get_info(self.device)
         if free < torch.cuda.memory_reserved(self.device):
             torch.cuda.empty_cache()  # a recording cannot use memory that was kept from earlier calls
-        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        collecting = gc.isenabled()
-        gc.disable()  # to free memory of the device is forbidden meanwhile
+        graph, collecting = torch.cuda.CUDAGraph(), gc.isenabled()
         # A graph is recorded on the current device unless it is told otherwise.
-        with torch.cuda.device(self.device), torch.cuda.stream(stream):
+        with torch.cuda.device(self.device), torch.cuda.stream(self._aside()):
+            gc.disable()  # what it frees on the device may not be freed meanwhile
             graph.capture_begin()
             try:
                 for _ in range(times):
@@ -88,8 +94,7 @@ class Replayed:
 
 
 class Lane:
-    """An order of work of its own: what is put into it follows what was asked for before, and may overlap
-    with what is put into other lanes.
+    """An order of work of its own, which may overlap with that of other lanes.
 
     >>> with Lane(torch.device("cpu")).entered():
     ...     total = torch.ones(3).sum()

@@ -21,7 +21,9 @@ class Tally:
     def __init__(self, count: int, device: torch.device) -> None:
         """Nothing yet, of that many runs."""
         self.loss = torch.zeros(count, dtype=torch.float64, device=device)
-        self.wrong, self.validation, self.test = torch.zeros(3, count, dtype=torch.int64, device=device)
+        self.wrong, self.validation, self.test = (
+            torch.zeros(count, dtype=torch.int64, device=device) for _ in range(3)
+        )
 
     def clear(self) -> None:
         """Begin anew."""

@@ -47,13 +47,12 @@ class Images:
 
     def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Training images and labels by their numbers ``(r, b)``; on a CPU the images stay until the next."""
-        images = torch.index_select(
-            self.data.train_images, 0, index.flatten(), out=self._room_for(index.numel())
-        )
-        return images.unflatten(0, index.shape), self.data.train_labels[index]
+        pixels, numbers = self.data.train_images, index.flatten()
+        images = torch.index_select(pixels, 0, numbers, out=self._room_for(len(numbers)))
+        return images.view(*index.shape, *pixels.shape[1:]), self.data.train_labels[index]
 
     def _room_for(self, count: int) -> Tensor | None:
-        """Where that many images go: on a CPU always to the same place, for new memory costs more than a copy."""
+        """Where that many images go: on a CPU always to the same place, for new memory costs more."""
         if self.device.type != "cpu":
             return None
         if count > len(self._room):
@@ -62,10 +61,11 @@ class Images:
 
     def validated(self, runs: slice, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Validation images and labels of some runs, ``at_once`` of every run at a time."""
-        for index in self.validation[runs].split(at_once, dim=1):
-            yield self.at(index)
+        for start in range(0, self.validation.shape[1], at_once):
+            yield self.at(self.validation[runs, start : start + at_once])
 
     def tested(self, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Test images and labels, the same for all runs, ``at_once`` at a time."""
-        images, labels = self.data.test_images.split(at_once), self.data.test_labels.split(at_once)
-        yield from zip(images, labels, strict=True)
+        for start in range(0, len(self.data.test_labels), at_once):
+            part = slice(start, start + at_once)
+            yield self.data.test_images[part], self.data.test_labels[part]

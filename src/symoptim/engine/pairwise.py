@@ -1,7 +1,8 @@
 r"""The paper's networks forward and back in closed form: few large products, nothing recorded.
 
-With x the inputs of a layer, h = W x, and a = h or, batch-normalized, :math:`a = \gamma \sigma c + \beta` with
-:math:`c = h - \bar h` and :math:`\sigma = (\overline{c^2} + \epsilon)^{-1/2}`, means over the batch:
+With x the inputs of a layer, h = W x, and a = h or, batch-normalized,
+:math:`a = \gamma \sigma c + \beta` with :math:`c = h - \bar h` and
+:math:`\sigma = (\overline{c^2} + \epsilon)^{-1/2}`, means over the batch:
 
     forward     p_j = max(a_2j, a_2j+1, 0)
     backward    da goes to the larger of the pair, in halves to equal ones, if p_j > 0
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.engine.passes import Passed
-from symoptim.engine.products import Gradient, Product
+from symoptim.engine.products import Gradient, Product, lengths
 from symoptim.engine.stack import Stack
 from symoptim.errors import OptionError
 from symoptim.models.pairwise import HiddenLayer, PairwiseNetwork
@@ -138,10 +139,16 @@ def _norm(stack: Stack, name: str, norm: nn.Module, runs: slice) -> Norm | None:
     return Norm(gamma, beta, mean, variance, batches, norm.eps, cast("float", norm.momentum))
 
 
+def _pairs(features: Tensor) -> tuple[Tensor, Tensor]:
+    """The first features of all pairs, and the second ones."""
+    runs, count, examples = features.shape
+    pairs = features.view(runs, count // 2, 2, examples)
+    return pairs[:, :, 0], pairs[:, :, 1]
+
+
 def _pool(features: Tensor) -> Tensor:
     """ReLU and the larger of every pair."""
-    even, odd = features.unflatten(1, (-1, 2)).unbind(2)
-    return torch.maximum(even, odd).clamp_(min=0)
+    return torch.maximum(*_pairs(features)).clamp_(min=0)
 
 
 def _forward(norm: Norm | None, inputs: Tensor, responses: Tensor) -> Seen:
@@ -149,7 +156,7 @@ def _forward(norm: Norm | None, inputs: Tensor, responses: Tensor) -> Seen:
     if norm:
         centered, scale = _center(norm, responses)
         features = (centered * (norm.gamma * scale)).add_(norm.beta)
-    even, odd = features.unflatten(1, (-1, 2)).unbind(2)
+    even, odd = _pairs(features)
     winner = (even - odd).sign_()  # 1 or -1; 0 where both are equal
     return Seen(inputs, responses, centered, scale, winner, _pool(features))
 
@@ -158,10 +165,12 @@ def _center(norm: Norm, responses: Tensor) -> tuple[Tensor, Tensor]:
     """Centered responses c, and the scale sigma; the running averages follow."""
     count = responses.shape[2]
     if count == 1:
-        raise OptionError("batch normalization cannot learn from a batch of 1 image: choose another batch size")
+        raise OptionError(
+            "batch normalization cannot learn from a batch of 1 image: choose another batch size"
+        )
     mean = responses.mean(dim=2, keepdim=True)
     centered = responses - mean
-    squares = torch.linalg.vector_norm(centered, dim=2, keepdim=True).square_()
+    squares = lengths(centered).square_()
     norm.mean.lerp_(mean, norm.momentum)
     norm.variance.lerp_(squares / (count - 1), norm.momentum)
     norm.batches.add_(1)
@@ -172,15 +181,17 @@ def _backward(layer: Layer, seen: Seen, change: Tensor, gradients: dict[str, Gra
     """From the gradient of the pooled features to that of the responses; the layer's own are put down."""
     half = change.mul_(seen.pooled.sign().mul_(0.5))
     signed = half * seen.winner
-    pairs = half.new_empty(*half.shape[:2], 2, half.shape[2])
-    torch.add(half, signed, out=pairs[:, :, 0])
-    torch.sub(half, signed, out=pairs[:, :, 1])
-    change = pairs.flatten(1, 2)
+    change = torch.empty_like(seen.responses)
+    for place, operation in zip(_pairs(change), (torch.add, torch.sub), strict=True):
+        operation(half, signed, out=place)
     if layer.norm:
         count = change.shape[2]
         beta = change.sum(dim=2, keepdim=True)
         gamma = (change * seen.centered).sum(dim=2, keepdim=True).mul_(seen.scale)
-        gradients |= {f"{layer.name}.norm.weight": gamma.squeeze(2), f"{layer.name}.norm.bias": beta.squeeze(2)}
+        gradients |= {
+            f"{layer.name}.norm.weight": gamma.squeeze(2),
+            f"{layer.name}.norm.bias": beta.squeeze(2),
+        }
         change.sub_(seen.centered.mul_(seen.scale * gamma / count)).sub_(beta / count)
         change.mul_(layer.norm.gamma * seen.scale)
     gradients[f"{layer.name}.filters.weight"] = Product(change, seen.inputs.mT, seen.responses)

@@ -33,7 +33,7 @@ class Passes(Protocol):
         ...
 
     def wrong(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Number of images every run gets wrong, ``(r,)``; images ``(r, b, ...)``, or ``(b, ...)`` for all."""
+        """Number of images every run gets wrong, ``(r,)``, of its own ``(r, b, ...)`` or of ``(b, ...)``."""
         ...
 
 

@@ -8,13 +8,15 @@ two numbers per filter besides, and they can be had without G:
                 W - r D (X' |w|^2)                     of a column: into X'
     unit norm   (1 + r c) W - r D X', normalized       c = <w, g> = <d, h>, row by row
 
-so that every step is one product added to the weights. It equals :func:`symoptim.updates.step.step` to rounding.
+so that every step is one product added to the weights. It equals :func:`symoptim.updates.step.step` to
+rounding.
 
 Axis letters: r run, o row, i column, b example.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -55,26 +57,27 @@ def formed(gradient: Gradient) -> Tensor:
     return gradient if isinstance(gradient, Tensor) else gradient.formed()
 
 
-def _norms(w: Tensor) -> Tensor:
-    """Norm of every row, in one pass over the weights."""
-    return torch.linalg.vector_norm(w, dim=2, keepdim=True)
+def lengths(rows: Tensor) -> Tensor:
+    """Norm of every row, ``(r, o, i) -> (r, o, 1)``, in one pass over the memory."""
+    # torch's stubs leave it untyped
+    return cast("Tensor", torch.linalg.vector_norm(rows, dim=2, keepdim=True))  # pyright: ignore[reportUnknownMemberType]
 
 
 def _plain(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left.mul_(-rate), g.right)
+    w.baddbmm_(g.left.mul_(rate), g.right, alpha=-1)
 
 
 def _scaled_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left.mul_(_norms(w).square_().mul_(-rate)), g.right)
+    w.baddbmm_(g.left.mul_(lengths(w).square_().mul_(rate)), g.right, alpha=-1)
 
 
 def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left.mul_(-rate), g.right * squared_norm(w, COLUMNS))
+    w.baddbmm_(g.left.mul_(rate), g.right * squared_norm(w, COLUMNS), alpha=-1)
 
 
 def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.mul_(inner(g.left, g.responses).mul_(rate).add_(1)).baddbmm_(g.left.mul_(-rate), g.right)
-    w.div_(_norms(w))
+    w.mul_(inner(g.left, g.responses).mul_(rate).add_(1)).baddbmm_(g.left.mul_(rate), g.right, alpha=-1)
+    w.div_(lengths(w))
 
 
 WALKS: dict[tuple[Update, Axes], Callable[[Tensor, Product, Tensor], None]] = {

@@ -16,7 +16,7 @@ from symoptim.engine.registry import Driven, Pure
 from symoptim.engine.stack import Stack
 from symoptim.geometry.filters import Axes
 from symoptim.routing import Role, axes_of, route
-from symoptim.updates.catalog import Update
+from symoptim.updates.catalog import PLAIN, Update
 from symoptim.updates.step import StepOptions, step
 
 
@@ -112,6 +112,8 @@ class PureStepper(Stateless):
             rate = self.block.rate(weights.ndim)
             if isinstance(gradient, Product) and (walk := WALKS.get((update, over))):
                 walk(weights, gradient, rate)
+            elif isinstance(gradient, Tensor) and update == PLAIN:
+                weights.addcmul_(gradient, rate, value=-1)
             else:
                 moved = step(update, weights, formed(gradient), StepOptions(lr=rate), over=over)
                 weights.copy_(moved.weights)

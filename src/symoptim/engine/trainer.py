@@ -30,7 +30,7 @@ RUNS_AT_ONCE = 32
 
 
 class Measured(NamedTuple):
-    """What an epoch gave, per run ``(r,)``: mean loss per image, shares of wrong answers; NaN if not asked."""
+    """What an epoch gave, per run ``(r,)``: mean loss per image, shares of wrong answers or NaN."""
 
     loss: Tensor
     train_error: Tensor

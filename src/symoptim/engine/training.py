@@ -90,19 +90,20 @@ class Ensemble:
         self._is_started = True
 
     def train_epoch(self) -> dict[str, Result]:
-        """Train one epoch, or wait for the one that was started; then give every run its next rate, and let
-        go those that stop.
+        """Train one epoch, or wait for the one that was started; then let go the runs that stop.
+
+        The others get their next rate.
 
         Returns:
             What happened to every run that took part; ``histories`` has all epochs of all runs.
         """
         if not self._is_started:
             self.start_epoch()
-        measured: list[list[float]] = torch.stack(self.trainer.finish_epoch(), dim=1).tolist()
+        measured = [[float(number) for number in numbers] for numbers in self.trainer.finish_epoch()]
         self._is_started = False
         self.epochs += 1
         results: dict[str, Result] = {}
-        for name, numbers in zip(self.running, measured, strict=True):
+        for name, *numbers in zip(self.running, *measured, strict=True):
             history = self.histories[name]
             history.append(Epoch(self.epochs, self._rates[name], *numbers))
             reason = why_stop(self.runs[name].stopping, history)

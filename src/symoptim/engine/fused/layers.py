@@ -47,7 +47,7 @@ def forward(
     previous, filters, responses, pooled, gammas, betas, means, variances, batches, count, eps, momentum,
     FIRST: tl.constexpr, NORMED: tl.constexpr, PAIRS: tl.constexpr, INPUTS: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """A hidden layer of one run: responses, unless they are there (of the first layer), and pooled features."""
+    """A hidden layer of one run: responses, which are there for the first layer, and pooled features."""
     run = tl.program_id(0)
     pair, b = tl.arange(0, PAIRS), tl.arange(0, B)
     inside = b[None, :] < count
@@ -65,7 +65,9 @@ def forward(
         tl.store(responses + at, left, mask=inside)
         tl.store(responses + at + count, right, mask=inside)
     left = features_of(left, even, inside, count, gammas, betas, means, variances, eps, momentum, NORMED)
-    right = features_of(right, even + 1, inside, count, gammas, betas, means, variances, eps, momentum, NORMED)
+    right = features_of(
+        right, even + 1, inside, count, gammas, betas, means, variances, eps, momentum, NORMED
+    )
     if NORMED:
         tl.store(batches + run, tl.load(batches + run) + 1)
     larger = tl.maximum(left, right, propagate_nan=tl.PropagateNan.ALL)
@@ -78,7 +80,9 @@ def responses_changed(c, scale, gamma, beta, change, place, inside, count, gamma
     """From the gradient of normalized features to that of responses; gamma and beta step."""
     d_beta = tl.sum(change, 1)
     d_gamma = tl.sum(change * c, 1) * scale
-    dh = (change - (d_beta / count)[:, None] - c * (scale * d_gamma / count)[:, None]) * (gamma * scale)[:, None]
+    dh = (change - (d_beta / count)[:, None] - c * (scale * d_gamma / count)[:, None]) * (gamma * scale)[
+        :, None
+    ]
     tl.debug_barrier()  # every thread has read before one writes
     tl.store(gammas + place, gamma - rate * d_gamma)
     tl.store(betas + place, beta - rate * d_beta)

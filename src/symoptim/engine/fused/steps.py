@@ -21,7 +21,9 @@ def take(images, labels, index, batch, targets, pixels, PIXELS: tl.constexpr):
     tl.store(targets + place, tl.load(labels + number))
     pixel = tl.arange(0, PIXELS)
     inside = pixel < pixels
-    tl.store(batch + place * pixels + pixel, tl.load(images + number * pixels + pixel, mask=inside), mask=inside)
+    tl.store(
+        batch + place * pixels + pixel, tl.load(images + number * pixels + pixel, mask=inside), mask=inside
+    )
 
 
 @triton.jit
