@@ -7,7 +7,7 @@ from symoptim.engine.numerics import seeded
 from symoptim.engine.stack import Stack
 from symoptim.errors import OptionError
 
-SEEDS = [3, 1, 4]
+SEEDS = [3, 1, 3]
 
 
 def alone(factory, seed: int) -> nn.Module:

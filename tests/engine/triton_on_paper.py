@@ -88,7 +88,7 @@ class Language(ModuleType):
         pointer.flat[places[inside]] = value[inside]
 
 
-def install() -> dict[str, ModuleType]:
+def on_paper() -> dict[str, ModuleType]:
     """Modules that stand in for Triton."""
     triton, language = ModuleType("triton"), Language("triton.language")
     triton.jit, triton.language = Kernel, language

@@ -48,10 +48,11 @@ class Stack:
             raise OptionError(
                 f"the engine makes its networks itself: give it `lambda: {type(factory).__name__}(...)`"
             )
-        models: list[nn.Module] = []
-        for seed in seeds:
+        made: dict[int, nn.Module] = {}
+        for seed in dict.fromkeys(seeds):  # runs of one seed start from the same weights
             with seeded(seed):
-                models.append(factory())
+                made[seed] = factory()
+        models = [made[seed] for seed in seeds]
         parameters, buffers = stack_module_state(models)
         self.template = copy.deepcopy(models[0])
         """One of the networks, as it was made: for its layers and their roles."""

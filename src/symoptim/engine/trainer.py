@@ -26,7 +26,7 @@ from symoptim.errors import OptionError
 
 # Runs that go through the paper's networks together on a CPU: few enough for a cache, many enough for the
 # calls not to count.
-RUNS_AT_ONCE = 32
+RUNS_AT_ONCE = 64
 
 
 class Measured(NamedTuple):
