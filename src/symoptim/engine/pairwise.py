@@ -107,11 +107,11 @@ class Pairwise:
         change = logarithms.exp_()
         change.scatter_(1, target, change.gather(1, target).sub_(1))
         gradients: dict[str, Gradient] = {"classifier.weight": Product(change, features.mT, scores)}
-        change = torch.bmm(self.classifier.mT, change)
+        weights = self.classifier
         for layer, met in zip(reversed(self.layers), reversed(seen), strict=True):
-            change = _backward(layer, met, change, gradients)
-            if met is not seen[0]:
-                change = torch.bmm(layer.filters.mT, change)
+            half = torch.baddbmm(met.pooled, weights.mT, change, beta=0, alpha=0.5)
+            change = _backward(layer, met, half, gradients)
+            weights = layer.filters
         return Passed(losses, _misses(scores, labels), gradients)
 
     @torch.no_grad()
@@ -177,9 +177,9 @@ def _center(norm: Norm, responses: Tensor) -> tuple[Tensor, Tensor]:
     return centered, squares.div_(count).add_(norm.eps).rsqrt_()
 
 
-def _backward(layer: Layer, seen: Seen, change: Tensor, gradients: dict[str, Gradient]) -> Tensor:
-    """From the gradient of the pooled features to that of the responses; the layer's own are put down."""
-    half = change.mul_(seen.pooled.sign().mul_(0.5))
+def _backward(layer: Layer, seen: Seen, half: Tensor, gradients: dict[str, Gradient]) -> Tensor:
+    """From half the gradient of pooled features to that of responses; the layer's own are put down."""
+    half = half.mul_(seen.pooled.sign())
     signed = half * seen.winner
     change = torch.empty_like(seen.responses)
     for place, operation in zip(_pairs(change), (torch.add, torch.sub), strict=True):

@@ -6,7 +6,7 @@ two numbers per filter besides, and they can be had without G:
     plain       W - r D X'                             the rate r goes into D
     scaled      W - (r |w|^2 D) X'                     so does the squared norm of a row
                 W - r D (X' |w|^2)                     of a column: into X'
-    unit norm   (1 + r c) W - r D X', normalized       c = <w, g> = <d, h>, row by row
+    unit norm   s (W - (r / a) D X'), normalized       a = 1 + r c, s its sign, c = <w, g> = <d, h>
 
 so that every step is one product added to the weights. It equals :func:`symoptim.updates.step.step` to
 rounding.
@@ -76,8 +76,10 @@ def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
 
 
 def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.mul_(inner(g.left, g.responses).mul_(rate).add_(1)).baddbmm_(g.left.mul_(rate), g.right, alpha=-1)
-    w.div_(lengths(w))
+    # (1 + r c) w - r g is what the step gives before it is normalized: its length is of no importance.
+    stretch = inner(g.left, g.responses).mul_(rate).add_(1)
+    w.baddbmm_(g.left.mul_(rate / stretch), g.right, alpha=-1)
+    w.mul_(lengths(w).reciprocal_().copysign_(stretch))
 
 
 WALKS: dict[tuple[Update, Axes], Callable[[Tensor, Product, Tensor], None]] = {
