@@ -1,6 +1,7 @@
 """The paper's networks in closed form, against autograd in float64: the same numbers, by every update."""
 
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -34,8 +35,10 @@ def trainer_of(architecture: str, depth: int, **rates: float) -> Trainer:
 
 def stepped(trainer: Trainer, passes: type[Pairwise] | type[Autograd]) -> dict[str, Tensor]:
     """All there is after two steps, the second on fewer images."""
-    everything = slice(0, len(UPDATES))
-    group = Group(everything, passes(trainer.stack), trainer.steppers, trainer.images, trainer.tally)
+    everything = torch.arange(len(UPDATES))
+    network = passes(trainer.stack)
+    here = slice(0, len(UPDATES))
+    group = Group(here, network, trainer.steppers, trainer.images, trainer.tally, everything)
     for part in (slice(30), slice(30, 41)):
         group.step(trainer.images.train[:, part])
     group.measure(test=True)
@@ -120,3 +123,30 @@ def test_many_runs_pass_in_groups_and_train_as_one(monkeypatch: pytest.MonkeyPat
         trainer.start_epoch(1)
     for one, other in zip(expected.finish_epoch(), cut.finish_epoch(), strict=True):
         torch.testing.assert_close(other, one, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize("architecture", ["arch1", "arch2"])
+def test_runs_of_one_seed_share_their_images_and_train_as_if_they_did_not(architecture: str) -> None:
+    runs = [
+        a_run(update, seed=seed, rate=rate)
+        for update in ("b-sgd", "sm", "un", "adamw")
+        for seed in (0, 1)
+        for rate in (1e-3, 1e-2)
+    ]
+    network = small_network(architecture)
+    alike, alone = (
+        Trainer(runs, network, small_data(), batch=30, device=torch.device("cpu")) for _ in range(2)
+    )
+    (group,) = alike.groups
+    assert group.sources.tolist() == [0, 2]
+    everything = torch.arange(len(runs))
+    alone.groups = [dataclasses.replace(alone.groups[0], network=Pairwise(alone.stack), sources=everything)]
+    for trainer in (alike, alone):
+        trainer.start_epoch(1)
+    for name, expected in {**alone.stack.parameters, **alone.stack.buffers}.items():
+        found = {**alike.stack.parameters, **alike.stack.buffers}[name]
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12, msg=name)
+    for errors, expected in zip(alike.finish_epoch()[1:], alone.finish_epoch()[1:], strict=True):
+        assert errors.equal(expected)
+    alike.keep([0, 1, 2, 5, 8, 12])  # no longer the same seeds everywhere
+    assert alike.groups[0].sources.tolist() == list(range(6))

@@ -41,9 +41,13 @@ class Group:
     images: Images
     tally: Tally
 
+    sources: Tensor
+    """Rows of the stack whose images are those of all runs ``here``, ``(s,)``; see :func:`sources_of`."""
+
     def step(self, index: Tensor) -> None:
         """One step of every run on the training images of these numbers, ``(r, b)`` of the whole stack."""
-        losses, wrong, gradients = self.network.train(*self.images.at(index[self.here]))
+        batch = self.images.at(index.index_select(0, self.sources))
+        losses, wrong, gradients = self.network.train(*batch)
         for stepper in self.steppers:
             rows = stepper.block.rows
             mine = slice(rows.start - self.here.start, rows.stop - self.here.start)
@@ -58,6 +62,25 @@ class Group:
             self.tally.validation[self.here] += self.network.wrong(images, labels)
         for images, labels in self.images.tested(at_once) if test else ():
             self.tally.test[self.here] += self.network.wrong(images, labels)
+
+
+def sources_of(seeds: Sequence[int], blocks: Sequence[range]) -> list[int]:
+    """Rows whose images will do for all rows of the blocks: runs of one seed see the same.
+
+    One row per seed, if every block has the same seeds, each equally often and side by side; else all rows.
+
+    >>> sources_of([7, 7, 8, 8, 7, 7, 8, 8], [range(4), range(4, 8)])
+    [0, 2]
+    >>> sources_of([7, 7, 8, 8, 7, 8], [range(4), range(4, 6)])
+    [0, 1, 2, 3, 4, 5]
+    """
+    mine = [seeds[row] for row in blocks[0]]
+    distinct = list(dict.fromkeys(mine))
+    alike = len(mine) // len(distinct)
+    regular = [seed for seed in distinct for _ in range(alike)]
+    if all([seeds[row] for row in block] == regular for block in blocks):
+        return list(blocks[0][::alike])
+    return [row for block in blocks for row in block]
 
 
 def blocks_of(runs: Sequence[Run], *, at_most: int) -> list[range]:

@@ -76,8 +76,16 @@ def _is_known(norm: nn.Module) -> bool:
 class Pairwise:
     """Stacked networks of the paper; see :func:`is_pairwise`."""
 
-    def __init__(self, stack: Stack, runs: slice = slice(None)) -> None:
-        """Serve those runs of a stack, for as long as its tensors stay."""
+    def __init__(self, stack: Stack, runs: slice = slice(None), blocks: int = 1) -> None:
+        """Serve those runs of a stack, for as long as its tensors stay.
+
+        Args:
+            stack: the networks.
+            runs: which of them.
+            blocks: of so many runs each that a batch of images may serve several: it is for neighbors, in
+                every block.
+        """
+        self.blocks = blocks
         network = cast("PairwiseNetwork", stack.template)
         self.layers = [
             Layer(
@@ -92,9 +100,9 @@ class Pairwise:
     @torch.no_grad()
     def train(self, images: Tensor, labels: Tensor) -> Passed:
         """Pass a batch forward and back."""
-        flat = images.flatten(2)
-        features, seen = flat.mT, list[Seen]()
-        responses = torch.bmm(flat, self.layers[0].filters.mT).mT.contiguous()  # the fastest order on CPUs
+        labels = self._for_every_run(labels)
+        responses, seen = self._first_responses(images.flatten(2)), list[Seen]()
+        features = images.flatten(2).mT
         for layer in self.layers:
             if seen:
                 responses = torch.bmm(layer.filters, features)
@@ -113,6 +121,19 @@ class Pairwise:
             change = _backward(layer, met, half, gradients)
             weights = layer.filters
         return Passed(losses, _misses(scores, labels), gradients)
+
+    def _for_every_run(self, labels: Tensor) -> Tensor:
+        """Labels ``(s, b)`` of batches, ``(r, b)`` by run."""
+        blocks, (sources, count) = self.blocks, labels.shape
+        alike = len(self.classifier) // (blocks * sources)
+        return labels[None, :, None].expand(blocks, sources, alike, count).reshape(-1, count)
+
+    def _first_responses(self, images: Tensor) -> Tensor:
+        """Responses ``(r, o, b)`` to batches ``(s, b, i)``, in the order that is fastest on CPUs."""
+        runs, filters, inputs = self.layers[0].filters.shape
+        blocks = self.layers[0].filters.view(self.blocks, len(images), -1, inputs)
+        found = torch.cat([torch.bmm(images, block.mT).mT for block in blocks])
+        return found.view(runs, filters, -1)
 
     @torch.no_grad()
     def wrong(self, images: Tensor, labels: Tensor) -> Tensor:

@@ -29,10 +29,11 @@ from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 class Product:
     """The gradient ``left @ right`` of stacked weights W ``(r, o, i)``.
 
-    ``left`` is D ``(r, o, b)``, ``right`` is X' ``(r, b, i)``, and ``responses`` is H ``(r, o, b)``.
+    ``left`` is D ``(r, o, b)``, ``right`` is X' ``(s, b, i)``, ``responses`` is H ``(r, o, b)``. Where s is
+    less than r, r / s neighboring runs have the same inputs.
 
-    >>> Product(torch.ones(2, 3, 5), torch.ones(2, 5, 4), torch.ones(2, 3, 5)).formed().shape
-    torch.Size([2, 3, 4])
+    >>> Product(torch.ones(4, 3, 5), torch.ones(2, 5, 6), torch.ones(4, 3, 5)).formed().shape
+    torch.Size([4, 3, 6])
     """
 
     left: Tensor
@@ -40,12 +41,24 @@ class Product:
     responses: Tensor
 
     def __getitem__(self, runs: slice) -> "Product":
-        """The gradient of some of the runs."""
-        return Product(self.left[runs], self.right[runs], self.responses[runs])
+        """The gradient of some of the runs; where runs share inputs, all inputs are theirs."""
+        right = self.right[runs] if len(self.right) == len(self.left) else self.right
+        return Product(self.left[runs], right, self.responses[runs])
 
     def formed(self) -> Tensor:
         """The gradient itself, ``(r, o, i)``."""
-        return torch.bmm(self.left, self.right)
+        runs, rows, _ = self.left.shape
+        return torch.bmm(_side_by_side(self.left, len(self.right)), self.right).view(runs, rows, -1)
+
+    def take_from(self, w: Tensor) -> None:
+        """Subtract it from weights W, in place."""
+        count = len(self.right)
+        _side_by_side(w, count).baddbmm_(_side_by_side(self.left, count), self.right, alpha=-1)
+
+
+def _side_by_side(rows: Tensor, count: int) -> Tensor:
+    """``(r, o, n) -> (s, r / s * o, n)``: the rows of runs that have the same inputs, as of one."""
+    return rows.view(count, -1, rows.shape[2])
 
 
 Gradient = Tensor | Product
@@ -64,11 +77,13 @@ def lengths(rows: Tensor) -> Tensor:
 
 
 def _plain(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left.mul_(rate), g.right, alpha=-1)
+    g.left.mul_(rate)
+    g.take_from(w)
 
 
 def _scaled_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left.mul_(lengths(w).square_().mul_(rate)), g.right, alpha=-1)
+    g.left.mul_(lengths(w).square_().mul_(rate))
+    g.take_from(w)
 
 
 def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
@@ -78,7 +93,8 @@ def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
 def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
     # (1 + r c) w - r g is what the step gives before it is normalized: its length is of no importance.
     stretch = inner(g.left, g.responses).mul_(rate).add_(1)
-    w.baddbmm_(g.left.mul_(rate / stretch), g.right, alpha=-1)
+    g.left.mul_(rate / stretch)
+    g.take_from(w)
     w.mul_(lengths(w).reciprocal_().copysign_(stretch))
 
 

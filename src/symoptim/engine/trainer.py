@@ -12,8 +12,7 @@ from torch import Tensor
 from symoptim.data.split import Split
 from symoptim.engine.capture import Lane, Replayed
 from symoptim.engine.full_stepper import FullStepper
-from symoptim.engine.fused.group import FusedGroup, can_fuse
-from symoptim.engine.group import Group, Tally, blocks_of, neighbors
+from symoptim.engine.group import Group, Tally, blocks_of, neighbors, sources_of
 from symoptim.engine.images import Images
 from symoptim.engine.numerics import derive_seed
 from symoptim.engine.pairwise import Pairwise, is_pairwise
@@ -96,14 +95,19 @@ class Trainer:
         self.steps: dict[int, Replayed] = {}
         self.measuring = Replayed(self._measure, self.device)
 
-    def _grouped(self) -> Iterator[Group | FusedGroup]:
+    def _grouped(self) -> Iterator[Group]:
         """Runs that pass together: all, unless smaller groups are faster."""
         for steppers in neighbors(self.steppers, at_most=self.runs_at_once):
-            here = slice(steppers[0].block.rows.start, steppers[-1].block.rows.stop)
-            pairwise = is_pairwise(self.stack.template)
-            network = Pairwise(self.stack, here) if pairwise else Autograd(self.stack)
-            group = Group(here, network, steppers, self.images, self.tally)
-            yield FusedGroup(group, self.rates) if self.rates.is_cuda and can_fuse(group) else group
+            blocks = [stepper.block.rows for stepper in steppers]
+            here = slice(blocks[0].start, blocks[-1].stop)
+            everything = list(range(here.start, here.stop))
+            if is_pairwise(self.stack.template):
+                sources = sources_of(self.images.seeds, blocks)
+                network = Pairwise(self.stack, here, 1 if sources == everything else len(blocks))
+            else:
+                sources, network = everything, Autograd(self.stack)
+            rows = torch.tensor(sources, device=self.device)
+            yield Group(here, network, steppers, self.images, self.tally, rows)
 
     def start_epoch(self, epoch: int) -> None:
         """Let every run see each of its training images once, in the order of that epoch; then measure.
