@@ -78,9 +78,7 @@ def test_permutations_are_those_of_the_cpu() -> None:
 
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("make", [arch1, arch2])
-def test_the_paper_s_networks_train_in_float32_as_the_cpu_does_in_float64(
-    make: Callable[..., PairwiseNetwork], depth: int
-) -> None:
+def test_float32_trains_as_float64_on_the_cpu(make: Callable[..., PairwiseNetwork], depth: int) -> None:
     runs = {
         f"{update}-{seed}": a_run(update, seed=seed, rate=1e-3, stopping=FixedEpochs(maximum=seed + 1))
         for update in ("b-sgd", "sm", "un")
