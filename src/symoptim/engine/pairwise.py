@@ -79,11 +79,7 @@ class Pairwise:
     def __init__(self, stack: Stack, runs: slice = slice(None), blocks: int = 1) -> None:
         """Serve those runs of a stack, for as long as its tensors stay.
 
-        Args:
-            stack: the networks.
-            runs: which of them.
-            blocks: of so many runs each that a batch of images may serve several: it is for neighbors, in
-                every block.
+        They are ``blocks`` of equally many runs; in every block, a batch may be for several neighbors.
         """
         self.blocks = blocks
         network = cast("PairwiseNetwork", stack.template)
