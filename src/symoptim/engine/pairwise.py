@@ -1,42 +1,25 @@
 r"""The paper's networks forward and back in closed form: few large products, nothing recorded.
 
-With x the inputs of a layer, h = W x, and a = h or, batch-normalized,
-:math:`a = \gamma \sigma c + \beta` with :math:`c = h - \bar h` and
-:math:`\sigma = (\overline{c^2} + \epsilon)^{-1/2}`, means over the batch:
+With x the inputs of a layer, h = W x, and a = h, or h batch-normalized (:mod:`.batch_norm`):
 
     forward     p_j = max(a_2j, a_2j+1, 0)
     backward    da goes to the larger of the pair, in halves to equal ones, if p_j > 0
-                dbeta = sum_b da,  dgamma = sigma sum_b da c
-                dh = gamma sigma (da - dbeta / b - c sigma dgamma / b)
                 dW = dh x',  dx = W' dh
 
 Features come first and examples last, ``(r, o, b)``, so that pairs are neighboring rows and what is summed
 over a batch lies side by side. Axis letters: r run, o filter or feature, i input, b example.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from symoptim.engine.batch_norm import Norm, center, evaluate_, norm_of, to_responses_
 from symoptim.engine.passes import Passed
-from symoptim.engine.products import Gradient, Product, lengths
+from symoptim.engine.products import Gradient, Product
 from symoptim.engine.stack import Stack
-from symoptim.errors import OptionError
 from symoptim.models.pairwise import HiddenLayer, PairwiseNetwork
-
-
-class Norm(NamedTuple):
-    """Batch normalization of a layer, all ``(r, o, 1)`` but the number of batches seen, ``(r,)``."""
-
-    gamma: Tensor
-    beta: Tensor
-    mean: Tensor
-    variance: Tensor
-    batches: Tensor
-    eps: float
-    momentum: float
 
 
 class Layer(NamedTuple):
@@ -87,7 +70,7 @@ class Pairwise:
             Layer(
                 f"hidden.{number}",
                 stack.parameters[f"hidden.{number}.filters.weight"].detach()[runs],
-                _norm(stack, f"hidden.{number}.norm", layer.get_submodule("norm"), runs),
+                norm_of(stack, f"hidden.{number}.norm", layer.get_submodule("norm"), runs),
             )
             for number, layer in enumerate(network.hidden)
         ]
@@ -138,22 +121,9 @@ class Pairwise:
         for layer in self.layers:
             features = layer.filters @ features
             if layer.norm:
-                scale = layer.norm.gamma * (layer.norm.variance + layer.norm.eps).rsqrt()
-                features = features.mul_(scale).add_(layer.norm.beta - layer.norm.mean * scale)
+                evaluate_(layer.norm, features)
             features = _pool(features)
         return _misses(self.classifier @ features, labels)
-
-
-def _norm(stack: Stack, name: str, norm: nn.Module, runs: slice) -> Norm | None:
-    if not isinstance(norm, nn.BatchNorm1d):
-        return None
-    found: Sequence[Tensor] = [
-        {**stack.parameters, **stack.buffers}[f"{name}.{part}"].detach()[runs]
-        for part in ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
-    ]
-    *columns, batches = found
-    gamma, beta, mean, variance = (column.unsqueeze(2) for column in columns)
-    return Norm(gamma, beta, mean, variance, batches, norm.eps, cast("float", norm.momentum))
 
 
 def _pairs(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -171,27 +141,11 @@ def _pool(features: Tensor) -> Tensor:
 def _forward(norm: Norm | None, inputs: Tensor, responses: Tensor) -> Seen:
     features = centered = scale = responses
     if norm:
-        centered, scale = _center(norm, responses)
+        centered, scale = center(norm, responses)
         features = (centered * (norm.gamma * scale)).add_(norm.beta)
     even, odd = _pairs(features)
     winner = (even - odd).sign_()  # 1 or -1; 0 where both are equal
     return Seen(inputs, responses, centered, scale, winner, _pool(features))
-
-
-def _center(norm: Norm, responses: Tensor) -> tuple[Tensor, Tensor]:
-    """Centered responses c, and the scale sigma; the running averages follow."""
-    count = responses.shape[2]
-    if count == 1:
-        raise OptionError(
-            "batch normalization cannot learn from a batch of 1 image: choose another batch size"
-        )
-    mean = responses.mean(dim=2, keepdim=True)
-    centered = responses - mean
-    squares = lengths(centered).square_()
-    norm.mean.lerp_(mean, norm.momentum)
-    norm.variance.lerp_(squares / (count - 1), norm.momentum)
-    norm.batches.add_(1)
-    return centered, squares.div_(count).add_(norm.eps).rsqrt_()
 
 
 def _backward(layer: Layer, seen: Seen, half: Tensor, gradients: dict[str, Gradient]) -> Tensor:
@@ -202,15 +156,8 @@ def _backward(layer: Layer, seen: Seen, half: Tensor, gradients: dict[str, Gradi
     for place, operation in zip(_pairs(change), (torch.add, torch.sub), strict=True):
         operation(half, signed, out=place)
     if layer.norm:
-        count = change.shape[2]
-        beta = change.sum(dim=2, keepdim=True)
-        gamma = (change * seen.centered).sum(dim=2, keepdim=True).mul_(seen.scale)
-        gradients |= {
-            f"{layer.name}.norm.weight": gamma.squeeze(2),
-            f"{layer.name}.norm.bias": beta.squeeze(2),
-        }
-        change.sub_(seen.centered.mul_(seen.scale * gamma / count)).sub_(beta / count)
-        change.mul_(layer.norm.gamma * seen.scale)
+        gamma, beta = to_responses_(layer.norm, seen.centered, seen.scale, change)
+        gradients |= {f"{layer.name}.norm.weight": gamma, f"{layer.name}.norm.bias": beta}
     gradients[f"{layer.name}.filters.weight"] = Product(change, seen.inputs.mT, seen.responses)
     return change
 
