@@ -24,7 +24,8 @@ def draw(results: Sequence[Path], path: Path) -> Path:
     from symoptim.report.style import pyplot, save_png
 
     plt = pyplot()
-    figure, panels = plt.subplots(1, len(results), figsize=(5.0 * len(results), 3.6), squeeze=False)
+    size = (5.0 * len(results), 3.6)
+    figure, panels = plt.subplots(1, len(results), figsize=size, squeeze=False, layout="constrained")
     for panel, file in zip(panels[0], results, strict=True):
         about, *lines = (json.loads(line) for line in file.read_text().splitlines())
         for network, color in COLORS.items():
