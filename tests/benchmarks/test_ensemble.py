@@ -1,4 +1,4 @@
-"""The benchmark of ensembles, in its smallest form: steps are right before they are timed, and figures are written."""
+"""The benchmark of ensembles, in its smallest form: right before it is timed, and figures are written."""
 
 import json
 import subprocess
