@@ -40,7 +40,6 @@ class Group:
     steppers: Sequence[Stepper]
     images: Images
     tally: Tally
-
     sources: Tensor
     """Rows of the stack whose images are those of all runs ``here``, ``(s,)``; see :func:`sources_of`."""
 
@@ -58,7 +57,7 @@ class Group:
     def measure(self, *, test: bool) -> None:
         """Count wrong answers among each run's validation images, and perhaps among the test images."""
         at_once = max(1, IMAGES_AT_ONCE // (self.here.stop - self.here.start))
-        for images, labels in self.images.validated(self.here, at_once):
+        for images, labels in self.images.validated(self.sources, at_once):
             self.tally.validation[self.here] += self.network.wrong(images, labels)
         for images, labels in self.images.tested(at_once) if test else ():
             self.tally.test[self.here] += self.network.wrong(images, labels)

@@ -59,10 +59,11 @@ class Images:
             self._room = self.data.train_images.new_empty(count, *self.data.train_images.shape[1:])
         return self._room[:count]
 
-    def validated(self, runs: slice, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def validated(self, rows: Tensor, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Validation images and labels of some runs, ``at_once`` of every run at a time."""
-        for start in range(0, self.validation.shape[1], at_once):
-            yield self.at(self.validation[runs, start : start + at_once])
+        numbers = self.validation.index_select(0, rows)
+        for start in range(0, numbers.shape[1], at_once):
+            yield self.at(numbers[:, start : start + at_once])
 
     def tested(self, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Test images and labels, the same for all runs, ``at_once`` at a time."""

@@ -117,13 +117,18 @@ class Pairwise:
     @torch.no_grad()
     def wrong(self, images: Tensor, labels: Tensor) -> Tensor:
         """Number of images every run gets wrong; images of all runs go through the first layer at once."""
-        features = images.flatten(labels.ndim).mT
+        if labels.ndim == 1:
+            responses = self.layers[0].filters @ images.flatten(1).mT
+        else:
+            labels, responses = self._for_every_run(labels), self._first_responses(images.flatten(2))
+        features = responses
         for layer in self.layers:
-            features = layer.filters @ features
+            if layer is not self.layers[0]:
+                responses = torch.bmm(layer.filters, features)
             if layer.norm:
-                evaluate_(layer.norm, features)
-            features = _pool(features)
-        return _misses(self.classifier @ features, labels)
+                evaluate_(layer.norm, responses)
+            features = _pool(responses)
+        return _misses(torch.bmm(self.classifier, features), labels)
 
 
 def _pairs(features: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,7 +29,10 @@ class Passes(Protocol):
     """Networks that can be trained and tested."""
 
     def train(self, images: Tensor, labels: Tensor) -> Passed:
-        """Pass a batch ``(r, b, ...)`` forward and back, as in training: running averages move."""
+        """Pass a batch ``(r, b, ...)`` forward and back, as in training: running averages move.
+
+        Networks may take ``(s, b, ...)``, each for several runs; see :func:`.group.sources_of`.
+        """
         ...
 
     def wrong(self, images: Tensor, labels: Tensor) -> Tensor:
