@@ -91,8 +91,10 @@ def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
 
 
 def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    # (1 + r c) w - r g is what the step gives before it is normalized: its length is of no importance.
+    # Before it is normalized the step gives a w - r g, whose length is of no importance. A vanishing a may be
+    # anything up to a rounding step: then r |c| is one, so r |g| is at least that.
     stretch = inner(g.left, g.responses).mul_(rate).add_(1)
+    stretch = stretch.abs().clamp_(min=torch.finfo(w.dtype).eps).copysign_(stretch)
     g.left.mul_(rate / stretch)
     g.take_from(w)
     w.mul_(lengths(w).reciprocal_().copysign_(stretch))
