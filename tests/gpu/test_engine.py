@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from small import PIXELS, a_run, small_data, small_network, train
+from symoptim.engine.fused.group import FusedGroup
 from symoptim.engine.registry import UPDATES, Pure
 from symoptim.engine.run import Bold, EarlyStopping, FixedEpochs, Run
 from symoptim.engine.shuffle import permutations
@@ -79,6 +80,7 @@ def test_permutations_are_those_of_the_cpu() -> None:
 @pytest.mark.parametrize("depth", [2, 4])
 @pytest.mark.parametrize("make", [arch1, arch2])
 def test_float32_trains_as_float64_on_the_cpu(make: Callable[..., PairwiseNetwork], depth: int) -> None:
+    pytest.importorskip("triton", reason="needs Triton")
     runs = {
         f"{update}-{seed}": a_run(update, seed=seed, rate=1e-3, stopping=FixedEpochs(maximum=seed + 1))
         for update in ("b-sgd", "sm", "un")
@@ -93,6 +95,7 @@ def test_float32_trains_as_float64_on_the_cpu(make: Callable[..., PairwiseNetwor
             batch=30,
             device=device,
         )
+        assert isinstance(ensemble.trainer.groups[0], FusedGroup) == (device == "cuda")
         results[device] = train(ensemble)
     for name, those in results["cpu"].items():
         for one, other in zip(those, results["cuda"][name], strict=True):

@@ -12,6 +12,7 @@ from torch import Tensor
 from symoptim.data.split import Split
 from symoptim.engine.capture import Lane, Replayed
 from symoptim.engine.full_stepper import FullStepper
+from symoptim.engine.fused.group import FusedGroup, can_fuse
 from symoptim.engine.group import Group, Tally, blocks_of, neighbors, sources_of
 from symoptim.engine.images import Images
 from symoptim.engine.numerics import derive_seed
@@ -95,7 +96,7 @@ class Trainer:
         self.steps: dict[int, Replayed] = {}
         self.measuring = Replayed(self._measure, self.device)
 
-    def _grouped(self) -> Iterator[Group]:
+    def _grouped(self) -> Iterator[Group | FusedGroup]:
         """Runs that pass together: all, unless smaller groups are faster."""
         for steppers in neighbors(self.steppers, at_most=self.runs_at_once):
             blocks = [stepper.block.rows for stepper in steppers]
@@ -107,7 +108,8 @@ class Trainer:
             else:
                 sources, network = everything, Autograd(self.stack)
             rows = torch.tensor(sources, device=self.device)
-            yield Group(here, network, steppers, self.images, self.tally, rows)
+            group = Group(here, network, steppers, self.images, self.tally, rows)
+            yield FusedGroup(group, self.rates) if self.rates.is_cuda and can_fuse(group) else group
 
     def start_epoch(self, epoch: int) -> None:
         """Let every run see each of its training images once, in the order of that epoch; then measure.

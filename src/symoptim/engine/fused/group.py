@@ -1,0 +1,135 @@
+"""A group of the paper's networks whose step is a few launches: two large products, Triton for the rest."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from symoptim.engine.batch_norm import Norm
+from symoptim.engine.group import Group
+from symoptim.engine.pairwise import Layer, Pairwise
+from symoptim.engine.steppers import PureStepper, Stepper
+from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
+
+KINDS: dict[Update, int] = {PLAIN: 0, SCALED: 1, UNIT_NORM: 2}
+"""Updates of filters by their number in the kernels."""
+
+SMALLEST_TILE = 16  # what Triton multiplies
+
+
+class Room:
+    """Memory for batches of one size: images, labels, and what layers hand to each other."""
+
+    def __init__(self, network: Pairwise, index: Tensor, pixels: int) -> None:
+        """For the images of these numbers, ``(r, b)``."""
+        runs, count = index.shape
+        first = network.layers[0].filters
+        width, pairs = first.shape[1], first.shape[1] // 2
+        self.images = first.new_empty(runs, count, pixels)
+        self.targets = torch.empty_like(index)
+        self.responses = [first.new_empty(runs, width, count) for _ in network.layers]
+        self.pooled = [first.new_empty(runs, pairs, count) for _ in network.layers]
+        self.changes = [first.new_empty(runs, pairs, count) for _ in network.layers]
+        self.left = first.new_empty(runs, width, count)
+        self.gradient = torch.empty_like(first)
+
+
+def can_fuse(group: Group) -> bool:
+    """Whether the kernels know the networks and updates of a group, and Triton is there."""
+    network = group.network
+    if not isinstance(network, Pairwise) or find_spec("triton") is None:
+        return False
+    filters = network.layers[0].filters
+    pairs = filters.shape[1] // 2
+    known = all(_kinds(stepper) for stepper in group.steppers)
+    return known and filters.dtype == torch.float32 and pairs >= SMALLEST_TILE and pairs & (pairs - 1) == 0
+
+
+def _kinds(stepper: Stepper) -> tuple[int, int] | None:
+    """Numbers of the updates of rows and columns; None if the kernels do not have them."""
+    if not isinstance(stepper, PureStepper):
+        return None
+    rows, columns, plain = (stepper.update.updates[name] for name in ("rows", "columns", "plain"))
+    if rows not in KINDS or columns not in (PLAIN, SCALED) or plain != PLAIN:
+        return None
+    return KINDS[rows], KINDS[columns]
+
+
+class FusedGroup:
+    """A group that steps by kernels; see :func:`can_fuse`."""
+
+    def __init__(self, group: Group, rates: Tensor) -> None:
+        """Step the runs of that group, at these rates ``(r,)``."""
+        assert isinstance(group.network, Pairwise)
+        self.group = group
+        self.network = group.network
+        self.rates = rates
+        kinds = [kind for s in group.steppers for kind in [_kinds(s)] * len(s.block.rows) if kind]
+        self.rows, self.columns = (
+            torch.tensor(numbers, dtype=torch.int32, device=rates.device)
+            for numbers in zip(*kinds, strict=True)
+        )
+        self.rooms: dict[int, Room] = {}
+        # Not before: they need Triton, and are what it makes of them.
+        self.layers: Any = import_module("symoptim.engine.fused.layers")
+        self.steps: Any = import_module("symoptim.engine.fused.steps")
+
+    def measure(self, *, test: bool) -> None:
+        """Count wrong answers."""
+        self.group.measure(test=test)
+
+    def step(self, index: Tensor) -> None:
+        """One step of every run on the training images of these numbers, ``(r, b)``."""
+        data, tally = self.group.images.data, self.group.tally
+        (runs, count), layers = index.shape, self.network.layers
+        pixels = data.train_images[0].numel()
+        if count not in self.rooms:
+            self.rooms[count] = Room(self.network, index, pixels)
+        room = self.rooms[count]
+        sizes: dict[str, Any] = {"PAIRS": layers[0].filters.shape[1] // 2, "B": _tile(count)}
+        self.steps.take[(runs * count,)](
+            data.train_images, data.train_labels, index, room.images, room.targets, pixels,
+            PIXELS=_tile(pixels),
+        )  # fmt: skip
+        torch.bmm(layers[0].filters, room.images.mT, out=room.responses[0])
+        for number, layer in enumerate(layers):
+            norm, options = self._norm(layer)
+            before = room.pooled[number - 1]
+            self.layers.forward[(runs,)](
+                before, layer.filters, room.responses[number], room.pooled[number],
+                norm.gamma, norm.beta, norm.mean, norm.variance, norm.batches, count, norm.eps, norm.momentum,
+                FIRST=number == 0, INPUTS=before.shape[1], num_warps=8, **options, **sizes,
+            )  # fmt: skip
+        classes = self.network.classifier.shape[1]
+        self.steps.classify[(runs,)](
+            room.pooled[-1], self.network.classifier, room.targets, room.changes[-1],
+            self.rates, self.columns, tally.loss, tally.wrong, classes, count,
+            CLASSES=_tile(classes), num_warps=8, **sizes,
+        )  # fmt: skip
+        for number, layer in reversed(list(enumerate(layers))):
+            norm, options = self._norm(layer)
+            before = room.pooled[number - 1]
+            self.layers.backward[(runs,)](
+                before, layer.filters, room.responses[number], room.changes[number], room.changes[number - 1],
+                room.left, norm.gamma, norm.beta, self.rates, self.rows, count, norm.eps,
+                FIRST=number == 0, INPUTS=before.shape[1], num_warps=8, **options, **sizes,
+            )  # fmt: skip
+        torch.bmm(room.left, room.images, out=room.gradient)
+        filters = layers[0].filters
+        self.steps.step_rows[(runs, filters.shape[1] // 4)](
+            filters, room.gradient, self.rates, self.rows, filters.shape[1], pixels,
+            ROWS=4, INPUTS=_tile(pixels),
+        )  # fmt: skip
+
+    def _norm(self, layer: Layer) -> tuple[Norm, dict[str, bool]]:
+        """Normalization of a layer; where there is none, something to point at."""
+        if layer.norm:
+            return layer.norm, {"NORMED": True}
+        return Norm(*[self.rates] * 5, eps=0.0, momentum=0.0), {"NORMED": False}
+
+
+def _tile(size: int) -> int:
+    """The next power of two, as large as Triton needs it."""
+    return max(SMALLEST_TILE, 1 << (size - 1).bit_length())

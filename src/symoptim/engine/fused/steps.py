@@ -1,0 +1,88 @@
+"""Triton kernels that move weights: the update of filters, and the classifier from its features to its step.
+
+Formulas are those of :mod:`symoptim.updates.step` and :mod:`symoptim.engine.pairwise`. Axis letters: r run, o
+row, i column, j pair, k class, b example; b is padded to ``B`` and k to ``CLASSES``, and padding is zero.
+"""
+
+# pyright: basic, reportMissingImports=false
+import triton
+import triton.language as tl
+
+PLAIN = tl.constexpr(0)
+SCALED = tl.constexpr(1)
+UNIT_NORM = tl.constexpr(2)
+
+
+@triton.jit
+def take(images, labels, index, batch, targets, pixels, PIXELS: tl.constexpr):
+    """Copy image ``index[r, b]`` to ``batch[r, b]``, and its label; a program each."""
+    place = tl.program_id(0)
+    number = tl.load(index + place)
+    tl.store(targets + place, tl.load(labels + number))
+    pixel = tl.arange(0, PIXELS)
+    inside = pixel < pixels
+    tl.store(
+        batch + place * pixels + pixel, tl.load(images + number * pixels + pixel, mask=inside), mask=inside
+    )
+
+
+@triton.jit
+def stepped(w, g, rate, kind):
+    """Rows ``w`` after a step with gradient ``g``, by the update of this run; tiles ``(o, i)``."""
+    squared = tl.sum(w * w, 1)[:, None]
+    parallel = tl.where(kind == UNIT_NORM, tl.sum(w * g, 1), 0.0)[:, None]
+    moved = w - rate * tl.where(kind == SCALED, squared, 1.0) * (g - parallel * w)
+    length = tl.sqrt(tl.sum(moved * moved, 1))[:, None]
+    return moved / tl.where(kind == UNIT_NORM, length, 1.0)
+
+
+@triton.jit
+def step_rows(weights, gradients, rates, kinds, filters, inputs, ROWS: tl.constexpr, INPUTS: tl.constexpr):
+    """Step ``ROWS`` filters of one run."""
+    run, part = tl.program_id(0), tl.program_id(1)
+    row, column = part * ROWS + tl.arange(0, ROWS), tl.arange(0, INPUTS)
+    at = (run * filters + row[:, None]) * inputs + column[None, :]
+    inside = (row[:, None] < filters) & (column[None, :] < inputs)
+    w = tl.load(weights + at, mask=inside, other=0.0)
+    g = tl.load(gradients + at, mask=inside, other=0.0)
+    tl.store(weights + at, stepped(w, g, tl.load(rates + run), tl.load(kinds + run)), mask=inside)
+
+
+@triton.jit
+def classify(
+    pooled, classifier, targets, changes, rates, kinds, losses, wrongs, classes, count,
+    PAIRS: tl.constexpr, CLASSES: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Loss and wrong answers of one run, the gradient of its last features; the classifier steps."""
+    run = tl.program_id(0)
+    pair, b, k = tl.arange(0, PAIRS), tl.arange(0, B), tl.arange(0, CLASSES)
+    inside = b < count
+    features = (run * PAIRS + pair[:, None]) * count + b[None, :]
+    p = tl.load(pooled + features, mask=inside[None, :], other=0.0)
+    weights = (run * classes + k[:, None]) * PAIRS + pair[None, :]
+    theta = tl.load(classifier + weights, mask=k[:, None] < classes, other=0.0)
+    scores = tl.dot(theta, p, input_precision="ieee")
+    scores = tl.where(k[:, None] < classes, scores, -float("inf"))
+    label = tl.load(targets + run * count + b, mask=inside, other=0)
+    is_label = k[:, None] == label[None, :]
+    highest = tl.max(scores, 0)
+    shares = tl.exp(scores - highest[None, :])
+    total = tl.sum(shares, 0)
+    at_label = tl.sum(tl.where(is_label, scores, 0.0), 0)
+    loss = tl.where(inside, highest + tl.log(total) - at_label, 0.0)
+    tl.store(losses + run, tl.load(losses + run) + tl.sum(loss, 0).to(tl.float64))
+    # The first of the largest; of those that are not numbers, torch takes the first, too.
+    is_best = (scores == highest[None, :]) | (scores != scores)
+    guess = tl.min(tl.where(is_best, k[:, None], CLASSES), 0)
+    miss = tl.where(inside & (guess != label), 1, 0)
+    tl.store(wrongs + run, tl.load(wrongs + run) + tl.sum(miss, 0).to(tl.int64))
+    change = shares / total[None, :] - tl.where(is_label, 1.0, 0.0)
+    change = tl.where(inside[None, :] & (k[:, None] < classes), change, 0.0)
+    back = tl.dot(tl.trans(theta), change, input_precision="ieee")
+    tl.store(changes + features, back, mask=inside[None, :])
+    gradient = tl.dot(change, tl.trans(p), input_precision="ieee")
+    squared = tl.sum(theta * theta, 0)[None, :]
+    size = tl.where(tl.load(kinds + run) == SCALED, squared, 1.0)
+    moved = theta - tl.load(rates + run) * size * gradient
+    tl.debug_barrier()  # every thread has read before one writes
+    tl.store(classifier + weights, moved, mask=k[:, None] < classes)
