@@ -23,7 +23,7 @@ from torch import nn
 
 import symoptim
 from measuring import seconds, write_figures
-from networks import GPT2, resnet50
+from symoptim.bench.networks import GPT2, resnet50
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.trace import trace
 

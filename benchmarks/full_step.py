@@ -22,7 +22,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 import symoptim
 from measuring import seconds, write_figures
-from networks import GPT2, resnet50
+from symoptim.bench.networks import GPT2, resnet50
 from symoptim.metric.full import FullMetric
 from symoptim.symmetry.tensors import model_tensors
 

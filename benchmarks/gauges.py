@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import symoptim
 from measuring import seconds
-from networks import GPT2, resnet50
+from symoptim.bench.networks import GPT2, resnet50
 
 NETWORKS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
     "ResNet-50, training": lambda: (resnet50(), (torch.rand(2, 3, 64, 64),)),

@@ -15,7 +15,7 @@ from pydoc_data.topics import topics
 import torch
 from torch import Tensor, nn
 
-from networks import Block
+from symoptim.bench.networks import Block
 from symoptim.data.digits import load_digits
 from symoptim.data.files import given_directory
 from symoptim.data.mnist import load_mnist

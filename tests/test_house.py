@@ -34,12 +34,14 @@ LAYERS: dict[str, set[str]] = {
     "symmetry": {"errors", "routing"},
     "gauges": {"errors", "symmetry"},
     "models": {"errors", "geometry", "routing"},
-    "metric": {"geometry", "symmetry"},
-    "optim": {"errors", "geometry", "metric", "routing", "symmetry", "updates"},
+    "kernels": {"geometry"},
+    "metric": {"geometry", "kernels", "symmetry"},
+    "optim": {"errors", "geometry", "kernels", "metric", "routing", "symmetry", "updates"},
     "engine": {
         "data",
         "errors",
         "geometry",
+        "kernels",
         "metric",
         "models",
         "optim",
@@ -49,10 +51,24 @@ LAYERS: dict[str, set[str]] = {
         "updates",
     },
     "records": {"errors"},
+    "bench": {
+        "engine",
+        "errors",
+        "geometry",
+        "metric",
+        "models",
+        "optim",
+        "records",
+        "report",
+        "routing",
+        "symmetry",
+        "updates",
+    },
     "experiments": {"data", "engine", "errors", "models", "records", "segmentation"},
     "report": {"data", "errors", "records"},
     "cli": {
         "the package itself",
+        "bench",
         "data",
         "engine",
         "errors",
@@ -129,7 +145,12 @@ def test_importing_the_package_needs_torch_alone() -> None:
 
 
 def test_reading_records_and_starting_the_command_line_need_no_torch() -> None:
-    modules = ["symoptim.cli.app", "symoptim.report.write", "symoptim.records.store"]
+    modules = [
+        "symoptim.cli.app",
+        "symoptim.report.write",
+        "symoptim.records.store",
+        "symoptim.bench.written",
+    ]
     code = f"import sys, {', '.join(modules)}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -95,6 +95,8 @@ def _bad_rates() -> list[ErrorOptimizerInput]:
         _bad_option({"weight_decay": float("nan")}, "weight_decay must be a finite number >= 0, got nan"),
         _bad_option({"nesterov": True}, "nesterov=True needs momentum > 0"),
         _bad_option({"foreach": True, "differentiable": True}, "leave foreach at None"),
+        _bad_option({"foreach": True, "fused": True}, "fused=True and foreach=True cannot be combined"),
+        _bad_option({"differentiable": True, "fused": True}, "fused=True and differentiable=True cannot"),
         _bad_option(
             {"differentiable": True},
             "needs float32 or float64",
@@ -181,7 +183,8 @@ def _ours(kind: type, inputs: Any, errors: Any) -> OptimizerInfo:
         kind,
         optim_inputs_func=inputs,
         optim_error_inputs_func=errors,
-        supported_impls=("foreach", "differentiable"),
+        supported_impls=("foreach", "differentiable", "fused"),
+        supports_fused_on=("cpu", "cuda"),
         has_capturable_arg=True,
         supports_complex=False,
     )

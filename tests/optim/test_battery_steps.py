@@ -171,6 +171,8 @@ class TestSteps(Battery):
     def test_a_step_never_looks_at_a_value(self, device, dtype, optim_info):
         """Tensors without data cannot be read on the host: any attempt to would raise."""
         for optim_input in every_input(optim_info, device, dtype):
+            if optim_input.kwargs.get("fused"):
+                continue  # there is no kernel for tensors without data
             groups = make_groups("meta", dtype)
             optimizer = build(optim_info, groups, optim_input.kwargs)
             set_gradients(groups, 0)

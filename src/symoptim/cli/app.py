@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from symoptim import __version__
+from symoptim.cli.bench import bench
 from symoptim.cli.discover import discover
 from symoptim.cli.report import report
 from symoptim.cli.reproduce import reproduce
@@ -17,6 +18,9 @@ app = typer.Typer(
 app.add_typer(reproduce, name="reproduce")
 app.command(epilog="Example: symoptim report results/mnist-quick")(report)
 app.command(epilog="Example: symoptim discover symoptim.models:SegNet --input 1,3,64,64 --certify")(discover)
+app.command(
+    epilog="Example: symoptim bench --cases resnet50,tiny --momentum 0,0.9 --out results/bench.jsonl"
+)(bench)
 
 
 def _show_version(asked: bool) -> None:

@@ -4,11 +4,12 @@ Recording needs some calls before it, for libraries to set themselves up and for
 state. These are ordinary calls that count: a step is never taken for nothing, and nothing has to be undone.
 """
 
-import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
+
+from symoptim.kernels.cuda.record import record
 
 CALLS_BEFORE_RECORDING = 3  # as in torch's own notes on CUDA graphs: cuBLAS, autograd and allocator settle
 CALLS_AT_ONCE = 25  # recorded as one where that many are asked for: the host then has time for other things
@@ -70,27 +71,11 @@ class Replayed:
         return stream
 
     def _record(self, times: int) -> torch.cuda.CUDAGraph:
-        """Note down that many calls.
-
-        ``torch.cuda.graph`` would first wait for all work on the device and for the garbage collector: a
-        tenth of a second, in which other lanes run dry.
-        """
+        """Note down that many calls."""
         free, _ = torch.cuda.mem_get_info(self.device)
         if free < torch.cuda.memory_reserved(self.device):
             torch.cuda.empty_cache()  # a recording cannot use memory that was kept from earlier calls
-        graph, collecting = torch.cuda.CUDAGraph(), gc.isenabled()
-        # A graph is recorded on the current device unless it is told otherwise.
-        with torch.cuda.device(self.device), torch.cuda.stream(self._aside()):
-            gc.disable()  # what it frees on the device may not be freed meanwhile
-            graph.capture_begin()
-            try:
-                for _ in range(times):
-                    self.function()
-            finally:
-                graph.capture_end()
-                if collecting:
-                    gc.enable()
-        return graph
+        return record(lambda: [self.function() for _ in range(times)], self.device, self._aside())
 
 
 class Lane:

@@ -77,8 +77,10 @@ class Pooled:
             ``(positions,)``.
         """
         rows, columns, exponents = layout.exponents
-        size = torch.where(exponents > 0, self.rows(sizes)[columns], sizes[INCOMING][columns])
-        pooled = size.new_zeros(layout.positions).index_add(0, rows, exponents * size)
+        size = sizes[INCOMING].index_select(0, columns)
+        if self.rows(sizes) is not sizes[INCOMING]:
+            size = torch.where(exponents > 0, self.rows(sizes).index_select(0, columns), size)
+        pooled = size.new_zeros(layout.positions).scatter_add(0, rows, exponents * size)
         found = pooled
         for reading, which in own:
             term = reading.own

@@ -12,7 +12,7 @@ path norm; Neyshabur, Salakhutdinov, Srebro, arXiv:1506.02617).
 Pure functions of tensors: they can be mapped (``torch.func.vmap``), captured and differentiated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import torch
@@ -24,13 +24,23 @@ from symoptim.metric.levels import Level, Reading
 from symoptim.metric.plan import Plan
 
 
-def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor]) -> Tensor:
+def read_norms(level: Level, weights: Mapping[str, Tensor], log_scales: Tensor) -> Tensor:
+    """Logarithms of all norms of a level, reading by reading."""
+    return torch.cat([log_norms(one, weights[one.tensor], log_scales) for one in level.readings])
+
+
+Read = Callable[[Level, Mapping[str, Tensor], Tensor], Tensor]
+"""A way to do what :func:`read_norms` does."""
+
+
+def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor], read: Read = read_norms) -> Tensor:
     """Log-sizes of all generators, ``(generators,)``; zero for those the plan does not read.
 
     Args:
         layout: of the tensors.
         plan: the order of reading.
         weights: by name.
+        read: how norms are taken.
 
     Returns:
         One number per generator.
@@ -38,16 +48,16 @@ def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor]) -> Tenso
     sizes = layout.exponents.values.new_zeros(layout.generators)
     log_scales = layout.exponents.values.new_zeros(layout.positions)
     for level in plan.levels:
-        norms = torch.cat([log_norms(r, weights[r.tensor], log_scales) for r in level.readings])
-        own = norms[level.chosen] - log_scales[level.positions]
+        norms = read(level, weights, log_scales)
+        own = norms.index_select(0, level.chosen) - log_scales.index_select(0, level.positions)
         size = _log_root_mean_square(own, level) / level.exponents
         sizes = sizes.index_copy(0, level.generators, size)
         rows, columns, values = level.resolved
-        log_scales = log_scales.index_add(0, rows, values * sizes[columns])
+        log_scales = log_scales.scatter_add(0, rows, values * sizes.index_select(0, columns))
     if plan.basis is None:
         return sizes
     rows, columns, values = plan.basis
-    return torch.zeros_like(sizes).index_add(0, rows, values * sizes[columns])
+    return torch.zeros_like(sizes).scatter_add(0, rows, values * sizes.index_select(0, columns))
 
 
 def _log_root_mean_square(logs: Tensor, level: Level) -> Tensor:
@@ -55,8 +65,8 @@ def _log_root_mean_square(logs: Tensor, level: Level) -> Tensor:
     largest = torch.full_like(level.weight, -torch.inf).scatter_reduce(0, level.unit, logs, "amax")
     # What has come to nothing since the plan was made has no size; it is given one that is not a disaster.
     largest = torch.where(largest == -torch.inf, 0, largest)
-    squares = (2 * (logs - largest[level.unit])).exp()
-    mean = torch.zeros_like(level.weight).index_add(0, level.unit, squares) * level.weight
+    squares = (2 * (logs - largest.index_select(0, level.unit))).exp()
+    mean = torch.zeros_like(level.weight).scatter_add(0, level.unit, squares) * level.weight
     return largest + torch.where(mean == 0, 1, mean).log() / 2
 
 

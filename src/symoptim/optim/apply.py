@@ -59,6 +59,18 @@ def filter_norms(groups: Iterable[dict[str, Any]]) -> Factors:
     }
 
 
+def apply(jobs: list[Job], update: Update, options: StepOptions, group: Mapping[str, Any]) -> None:
+    """Step the parameters of a group that are on one device, in the way the group asks for."""
+    foreach = group["foreach"]
+    if foreach is None:  # stack on accelerators, where launches cost more than copies
+        alone = group["differentiable"] or any(is_distributed(job.parameter) for job in jobs)
+        foreach = not alone and jobs[0].parameter.device.type != "cpu"
+    if foreach:
+        apply_stacked(jobs, update, options)
+    else:
+        apply_each(jobs, update, options, differentiable=group["differentiable"])
+
+
 def apply_each(
     jobs: Iterable[Job], update: Update, options: StepOptions, *, differentiable: bool = False
 ) -> None:
@@ -148,3 +160,13 @@ def rate_for(lr: Rate, device: torch.device) -> Rate:
     scalar = lr.reshape(())
     # A host scalar enters kernels as an argument; moving it would wait for the device.
     return scalar if scalar.device.type == "cpu" else scalar.to(device)
+
+
+def device_rate(group: Mapping[str, Any]) -> Rate:
+    """Rate as a tensor beside the parameters, which captured graphs read and schedulers change in place."""
+    if not group["params"]:
+        return group["lr"]
+    first: Tensor = group["params"][0]
+    if isinstance(group["lr"], Tensor):
+        return group["lr"].to(first.device)
+    return torch.tensor(group["lr"], dtype=update_dtype(first.dtype), device=first.device)

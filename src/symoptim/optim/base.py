@@ -9,9 +9,9 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
-from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
-from symoptim.optim.apply import Factors, Job, apply_each, apply_stacked, make_state, rate_for
+from symoptim.metric.fused import Sides
+from symoptim.optim.apply import Factors, Job, apply, device_rate, make_state, rate_for
 from symoptim.optim.checkpoint import loading
 from symoptim.optim.checks import (
     Group,
@@ -22,8 +22,10 @@ from symoptim.optim.checks import (
     labeled,
     loss_of,
 )
+from symoptim.optim.fused import FusedSteps
 from symoptim.optim.layout import write
 from symoptim.optim.precision import require_same_shapes, restore_precision
+from symoptim.optim.scaling import Scaling, scaling_of, takes_scaling
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions
@@ -41,6 +43,7 @@ class GeometricSGD(Optimizer):
     updates: ClassVar[Mapping[Geometry, Update]]
 
     _constructing = False
+    _fused: FusedSteps | None = None
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class GeometricSGD(Optimizer):
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
+        fused: bool | None = None,
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
@@ -68,6 +72,7 @@ class GeometricSGD(Optimizer):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
+            fused: step by kernels that read and write every parameter once; raises where there is none.
             capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
                 CUDA graph can be captured at any time and follows a scheduler.
             differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
@@ -79,6 +84,7 @@ class GeometricSGD(Optimizer):
             "weight_decay": weight_decay,
             "maximize": maximize,
             "foreach": foreach,
+            "fused": fused,
             "capturable": capturable,
             "differentiable": differentiable,
             "geometry": "rows",
@@ -119,7 +125,7 @@ class GeometricSGD(Optimizer):
                 if started is not wide:
                     write(parameter, started)
         if group["capturable"]:
-            group["lr"] = _device_rate(group)
+            group["lr"] = device_rate(group)
             for parameter in group["params"]:
                 make_state(parameter, self.state[parameter], momentum=bool(group["momentum"]))
 
@@ -142,24 +148,42 @@ class GeometricSGD(Optimizer):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
-        check_gradients(self.param_groups)
+        if self._fused is None or not self._still_fits(self._fused):
+            check_gradients(self.param_groups)
+            self._fused = FusedSteps(self, self.updates, self._sides())
+        elif any(self._fused.left):
+            check_gradients(self.param_groups)
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             metric = self._metric()
-            for group in self.param_groups:
-                self._step_group(group, metric)
+            scaling = scaling_of(self)
+            self._fused.step(scaling)
+            for group, left in zip(self.param_groups, self._fused.left, strict=True):
+                if left and not (scaling and bool(scaling.found_inf)):
+                    self._step_left(group, left, metric, scaling)
         return loss
 
-    def _metric(self) -> Factors:
-        """Factors that gradients are multiplied by before their update, by parameter; none here."""
-        return {}
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        return takes_scaling(self.param_groups)
 
-    def _step_group(self, group: Group, metric: Factors) -> None:
+    def _still_fits(self, fused: FusedSteps) -> bool:
+        return fused.fits(self.param_groups, self.state)
+
+    def _sides(self) -> Mapping[Tensor, Sides | None]:
+        return {}  # parameters with a metric, and where kernels find its factors
+
+    def _metric(self) -> Factors:
+        return {}  # factors that gradients are multiplied by before their update, by parameter
+
+    def _step_left(self, group: Group, left: list[Tensor], metric: Factors, scaling: Scaling | None) -> None:
+        """Step parameters of a group that no kernel takes."""
         update = self.updates[group["geometry"]]
         by_device: dict[torch.device, list[Job]] = {}
-        for parameter in group["params"]:
+        for parameter in left:
             if parameter.grad is not None:
                 over = axes_of(group["geometry"], group["axis"], parameter.ndim)
-                job = Job(parameter, parameter.grad, self.state[parameter], over, metric.get(parameter, ()))
+                gradient = parameter.grad if scaling is None else scaling.undone(parameter.grad)
+                job = Job(parameter, gradient, self.state[parameter], over, metric.get(parameter, ()))
                 by_device.setdefault(parameter.device, []).append(job)
         for device, jobs in by_device.items():
             options = StepOptions(
@@ -169,13 +193,11 @@ class GeometricSGD(Optimizer):
                 weight_decay=group["weight_decay"],
                 maximize=group["maximize"],
             )
-            if _wants_foreach(group, device, jobs):
-                apply_stacked(jobs, update, options)
-            else:
-                apply_each(jobs, update, options, differentiable=group["differentiable"])
+            apply(jobs, update, options, group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
+        self._fused = None
         with loading(self, check=self._check_saved, finish=self._finish_loading):
             super().load_state_dict(state_dict)
 
@@ -188,29 +210,11 @@ class GeometricSGD(Optimizer):
         restore_precision(self, saved)
         for group in self.param_groups:
             if group["capturable"]:
-                group["lr"] = _device_rate(group)
+                group["lr"] = device_rate(group)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._fused = None
         for group in self.param_groups:
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-
-
-def _device_rate(group: Group) -> Rate:
-    """Rate as a tensor beside the parameters, which captured graphs read and schedulers change in place."""
-    if not group["params"]:
-        return group["lr"]
-    first: Tensor = group["params"][0]
-    if isinstance(group["lr"], Tensor):
-        return group["lr"].to(first.device)
-    return torch.tensor(group["lr"], dtype=update_dtype(first.dtype), device=first.device)
-
-
-def _wants_foreach(group: Group, device: torch.device, jobs: list[Job]) -> bool:
-    """What was asked for; if nothing was, stack on accelerators, where launches cost more than copies."""
-    if group["foreach"] is not None:
-        return group["foreach"]
-    if group["differentiable"] or any(is_distributed(job.parameter) for job in jobs):
-        return False
-    return device.type != "cpu"

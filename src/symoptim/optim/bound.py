@@ -9,7 +9,9 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from symoptim.errors import CheckpointError, OptionError, SymmetryError, UnmeasuredWarning
 from symoptim.geometry.filters import update_dtype
+from symoptim.kernels.dispatch import why_not_here
 from symoptim.metric.full import FullMetric
+from symoptim.metric.fused import FusedMetric, Sides
 from symoptim.metric.gauge import Gauge
 from symoptim.optim.apply import Factors
 from symoptim.optim.checks import warn_user
@@ -78,12 +80,30 @@ class BoundMetric:
         Returns:
             Factors of the parameters that move.
         """
+        found = self.metric_here().factors(self.weights(state), power)
+        return {self.tensors[name]: factors for name, factors in found.items() if name in self.tensors}
+
+    def weights(self, state: Mapping[Tensor, State]) -> dict[str, Tensor]:
+        """All tensors of the metric, by name, in the precision of updates; ``state`` has master copies."""
         self._require_all_seen()
         weights = {name: _wide(tensor, state.get(tensor, {})) for name, tensor in self.tensors.items()}
         for name, (module, key) in self.owners.items():
             weights[name] = _wide(module.get_buffer(key), {})
-        found = self.metric_here().factors(weights, power)
-        return {self.tensors[name]: factors for name, factors in found.items() if name in self.tensors}
+        return weights
+
+    def fused(self, power: float) -> FusedMetric | None:
+        """The metric for kernels, or None if there are none where the parameters are."""
+        metric = self.metric_here()
+        like = metric.layout.exponents.values
+        if like.device.type != "cpu" or why_not_here(like.device, like.dtype) is not None:
+            return None
+        return FusedMetric(metric, self.weights({}), power)
+
+    def sides(self, found: FusedMetric | None) -> dict[Tensor, Sides | None]:
+        """Where the factors of all parameters that move are."""
+        there: Mapping[str, Sides] = {} if found is None else found.sides
+        moved = (name for name, terms in self.metric.layout.terms.items() if terms and name in self.tensors)
+        return {self.tensors[name]: there.get(name) for name in moved}
 
     def _require_all_seen(self) -> None:
         for name, parameter in self.unseen.items():

@@ -37,6 +37,9 @@ def check_options(group: Group) -> None:
             raise OptionError(f"{name} must be a finite number >= 0, got {group[name]!r}")
     if group["nesterov"] and not group["momentum"]:
         raise OptionError("nesterov=True needs momentum > 0, got momentum=0")
+    for name in ("foreach", "differentiable"):
+        if group["fused"] and group[name]:
+            raise OptionError(f"fused=True and {name}=True cannot be combined: leave one of them out")
     if group["foreach"] and group["differentiable"]:
         raise OptionError(
             "foreach=True and differentiable=True cannot be combined: autograd cannot follow the copies a "

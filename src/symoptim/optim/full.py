@@ -3,13 +3,15 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
+from symoptim.metric.fused import FusedMetric, Sides
 from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.apply import Factors
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
+from symoptim.optim.fused import FusedSteps, wants_fused
 from symoptim.optim.in_full_metric import InFullMetric, trainable
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
@@ -56,6 +58,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         weight_decay: float = 0.0,
         maximize: bool = False,
         foreach: bool | None = None,
+        fused: bool | None = None,
         capturable: bool = False,
     ) -> None:
         """Take a model and its symmetries.
@@ -73,9 +76,11 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
+            fused: read sizes and step by kernels (on CPUs); raises where there is none for a parameter.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
         self.bound = BoundMetric(model, spec, gauge)
+        self._fused_metric: FusedMetric | None = None
         super().__init__(
             trainable(model) if groups is None else groups,
             lr,
@@ -84,8 +89,21 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             weight_decay=weight_decay,
             maximize=maximize,
             foreach=foreach,
+            fused=fused,
             capturable=capturable,
         )
 
+    def _sides(self) -> Mapping[Tensor, Sides | None]:
+        found = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
+        self._fused_metric = found
+        return self.bound.sides(found)
+
+    def _still_fits(self, fused: FusedSteps) -> bool:
+        metric = self._fused_metric
+        return super()._still_fits(fused) and (metric is None or metric.sees(self.bound.weights(self.state)))
+
     def _metric(self) -> Factors:
-        return self.bound.factors(self.state, 2.0)
+        left = self._fused is None or any(self._fused.left)
+        if self._fused_metric is not None:
+            self._fused_metric.refresh(self.bound.weights(self.state))
+        return self.bound.factors(self.state, 2.0) if left else {}

@@ -13,7 +13,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from symoptim.errors import CheckpointError
+from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
+from symoptim.kernels.lay import have_same_lay
 
 State = dict[str, Any]
 
@@ -35,6 +37,14 @@ def destinations(parameter: Tensor, state: State) -> Iterator[Tensor]:
     if parameter.dtype != update_dtype(parameter.dtype):
         yield state["master"]
     yield parameter
+
+
+def lay_like(parameter: Tensor, state: State) -> None:
+    """Give state that was loaded in another order of its axes in memory the parameter's."""
+    for key in ("momentum_buffer", "master"):
+        if key in state and not is_distributed(parameter) and not have_same_lay(parameter, state[key]):
+            kept = torch.empty_like(parameter, dtype=state[key].dtype, requires_grad=False)
+            state[key] = kept.copy_(state[key])
 
 
 def require_same_shapes(optimizer: Optimizer, saved: State) -> None:

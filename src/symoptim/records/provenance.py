@@ -54,7 +54,7 @@ def now() -> str:
 
 def describe_process() -> str:
     """JSON about this process, for the records."""
-    packages = {name: _version(name) for name in ("symoptim", "torch", "numpy")}
+    packages = {name: version_of(name) for name in ("symoptim", "torch", "numpy")}
     about = {
         "commit": commit(),
         "code": code_digest(),
@@ -68,7 +68,8 @@ def describe_process() -> str:
     return json.dumps(about)
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
+    """Version of an installed package; None if it is not."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

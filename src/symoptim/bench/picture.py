@@ -1,0 +1,75 @@
+"""Records as a picture: bars on a logarithmic axis, and the floor as a line."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from symoptim.bench.records import Step
+from symoptim.bench.sheets import describe, milliseconds, titles_of
+from symoptim.report.style import BLUE, GREEN, ORANGE, PURPLE, SKY, pyplot, save
+
+_COLORS = {"sgd": ORANGE, "adamw": PURPLE, "sm": BLUE, "un": GREEN, "full": SKY}
+"""By the first word of a contestant's name; everybody else is gray."""
+
+
+def draw(steps: Sequence[Step], path: Path) -> list[Path]:
+    """Draw all cases of one place: a row for each, a column for every momentum.
+
+    Args:
+        steps: what was measured, on one machine in one precision.
+        path: of the files, without ending.
+
+    Returns:
+        The files.
+    """
+    plt = pyplot()
+    momenta = sorted({step.line["momentum"] for step in steps})
+    cases = titles_of([step for step in steps if step.seconds is not None], "case", "case_title")
+    bars = max((len(_shown(steps, case, momentum)) for case in cases for momentum in momenta), default=1)
+    figure, grid = plt.subplots(
+        max(len(cases), 1),
+        len(momenta),
+        figsize=(5.2 * len(momenta) + 1, (0.9 + 0.2 * bars) * max(len(cases), 1) + 0.6),
+        layout="constrained",
+        squeeze=False,
+    )
+    for row, case in enumerate(cases):
+        for column, momentum in enumerate(momenta):
+            heading = "no momentum" if not momentum else f"momentum {momentum:g}"
+            _panel(grid[row, column], _shown(steps, case, momentum), f"{cases[case]}, {heading}")
+    figure.suptitle(f"Milliseconds of an optimizer's step: {describe(steps)}", fontsize=10)
+    return save(figure, path)
+
+
+def _shown(steps: Sequence[Step], case: str, momentum: float) -> list[Step]:
+    mine = [s for s in steps if (s.line["case"], s.line["momentum"]) == (case, momentum)]
+    return [step for step in mine if step.seconds is not None]
+
+
+def _panel(axes: Any, steps: list[Step], title: str) -> None:
+    if not steps:
+        axes.set_axis_off()
+        return
+    axes.set_title(title, fontsize=9, loc="left")
+    axes.tick_params(labelsize=8)
+    heights = range(len(steps))
+    quantiles = [step.line["seconds"] for step in steps]
+    medians = [1e3 * one["p50"] for one in quantiles]
+    low = [1e3 * (one["p50"] - one["p20"]) for one in quantiles]
+    high = [1e3 * (one["p80"] - one["p50"]) for one in quantiles]
+    axes.barh(heights, medians, color=[_color(step) for step in steps], height=0.7)
+    axes.errorbar(medians, heights, xerr=[low, high], fmt="none", ecolor="0.3", elinewidth=1)
+    floor = 1e3 * steps[0].line["floor"]
+    axes.axvline(floor, color="0.3", linestyle="--", linewidth=1)
+    axes.set_yticks(list(heights), [step.line["title"] for step in steps])
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlim(0.5 * min(floor, *medians), 2.2 * max(medians))
+    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.xaxis.set_minor_formatter("")
+    for height, median, above in zip(heights, medians, high, strict=True):
+        axes.text(1.06 * (median + above), height, milliseconds(median / 1e3), va="center", fontsize=7)
+
+
+def _color(step: Step) -> str:
+    return _COLORS.get(step.line["contestant"].partition("-")[0], "0.6")

@@ -1,0 +1,173 @@
+"""Records as tables: a row for every contestant, a column for every case. No torch is needed."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from symoptim.bench.records import Line, Step
+
+CHOSEN = ("resnet50", "segnet", "gpt2", "tiny")
+"""The case whose memory is shown is the first of these that there is, or the first there is."""
+TRUSTED = 0.8
+"""Steps of fused SGD are down to 0.9 of the floor on a CPU that does nothing else."""
+
+
+class Sheet(NamedTuple):
+    """A table as text, and what is to be said below it."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def places(steps: Sequence[Step]) -> dict[tuple[object, ...], list[Step]]:
+    """Steps by the place their figures are from."""
+    found: dict[tuple[object, ...], list[Step]] = {}
+    for step in steps:
+        found.setdefault(step.place, []).append(step)
+    return found
+
+
+def sheets(steps: Sequence[Step]) -> list[Sheet]:
+    """All tables of one place: times for every momentum, then memory."""
+    momenta = sorted({step.line["momentum"] for step in steps})
+    timed = [_times([s for s in steps if s.line["momentum"] == momentum], momentum) for momentum in momenta]
+    last = [step for step in steps if step.line["momentum"] == momenta[-1]]
+    shared = [_shares(last, momenta[-1])] if any("device" in step.line for step in last) else []
+    return [
+        *timed,
+        *shared,
+        _memory(last, momenta[-1])._replace(notes=[*_absences(steps), *_disturbances(steps)]),
+    ]
+
+
+def describe(steps: Sequence[Step]) -> str:
+    """Where figures are from, in a line."""
+    session, line = steps[0].session, steps[0].line
+    clock = next((step.line["clock"] for step in steps if "clock" in step.line), "nothing measured")
+    return f"{session['machine']}, torch {session['torch']}, {line['dtype']}, {clock}"
+
+
+def markdown(sheet: Sheet) -> str:
+    """A sheet as Markdown.
+
+    >>> print(markdown(Sheet("Times", ["", "a"], [["SGD", "1.0"]], ["b: none"])))
+    **Times**
+    <BLANKLINE>
+    | | a |
+    |---|---|
+    | SGD | 1.0 |
+    <BLANKLINE>
+    b: none
+    """
+    lines = [sheet.header, ["---"] * len(sheet.header), *sheet.rows]
+    joined = [
+        "|" + "|".join(cell if cell == "---" else f" {cell} ".replace("  ", " ") for cell in line) + "|"
+        for line in lines
+    ]
+    return "\n".join(
+        [f"**{sheet.title}**", "", *joined, *(text for note in sheet.notes for text in ("", note))]
+    )
+
+
+def milliseconds(seconds: float) -> str:
+    """Milliseconds to three digits.
+
+    >>> milliseconds(0.012345), milliseconds(12.345), milliseconds(1.2345e-5)
+    ('12.3', '12,300', '0.0123')
+    """
+    return f"{float(f'{1e3 * seconds:.3g}'):,g}"
+
+
+def titles_of(steps: Sequence[Step], key: str, title: str) -> dict[str, str]:
+    """Titles by name, in order of appearance."""
+    return {step.line[key]: step.line[title] for step in steps}
+
+
+def _times(steps: list[Step], momentum: float) -> Sheet:
+    cases = titles_of(steps, "case", "case_title")
+    by = {(step.line["contestant"], step.line["case"]): step for step in steps}
+    floors = {s.line["case"]: s.line["floor"] for s in steps if "floor" in s.line}
+    rows = [["floor", *(milliseconds(floors[case]) if case in floors else "-" for case in cases)]]
+    for name, title in titles_of(steps, "contestant", "title").items():
+        texts = [_cell(by.get((name, case))) for case in cases]
+        if any(text != "-" for text in texts):
+            rows.append([title, *texts])
+    heading = "without momentum" if not momentum else f"momentum {momentum:g}"
+    title = f"Milliseconds of a step, {heading}; in parentheses, as a multiple of fused SGD and of the floor"
+    return Sheet(title, ["", *cases.values()], rows, [])
+
+
+def _cell(step: Step | None) -> str:
+    if step is None or step.seconds is None:
+        return "-"
+    times, floors = step.ratio, step.seconds / step.line["floor"]
+    return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
+
+
+def _shares(steps: list[Step], momentum: float) -> Sheet:
+    """What host and device spend, where that was measured."""
+    cases = titles_of(steps, "case", "case_title")
+    by = {(s.line["contestant"], s.line["case"]): s.line for s in steps if "device" in s.line}
+    rows: list[list[str]] = []
+    for name, title in titles_of(steps, "contestant", "title").items():
+        lines = [by.get((name, case)) for case in cases]
+        if any(lines):
+            texts = (
+                ", ".join(milliseconds(li[key]["p50"]) for key in ("host", "device")) if li else "-"
+                for li in lines
+            )
+            rows.append([title, *texts])
+    title = (
+        f"Milliseconds the host is busy, and the device where the host is ahead of it, momentum {momentum:g}"
+    )
+    return Sheet(title, ["", *cases.values()], rows, [])
+
+
+def _absences(steps: Sequence[Step]) -> list[str]:
+    """Who is missing and who was refused, with what else is to be known, each said once."""
+    said: dict[str, set[str]] = {}
+    cases = {step.line["case"] for step in steps}
+    for step in steps:
+        for kind in ("missing", "refused"):
+            if kind in step.line:
+                words = f"{step.line['title']}: {step.line[kind]}"
+                said.setdefault(words, set()).add(step.line["case_title"])
+    remarks = {f"{s.line['title']}: {s.line['remark']}": None for s in steps if "remark" in s.line}
+    return [
+        *(
+            words if len(cases) == len(titles) else f"{words} ({', '.join(sorted(titles))})"
+            for words, titles in said.items()
+        ),
+        *remarks,
+    ]
+
+
+def _disturbances(steps: Sequence[Step]) -> list[str]:
+    """Cases whose figures are not to be trusted: a step cannot be much faster than the copy below it."""
+    found: dict[str, None] = {}
+    for step in steps:
+        if step.seconds is not None and step.seconds < TRUSTED * step.line["floor"]:
+            words = f"{step.line['case_title']}, momentum {step.line['momentum']:g}"
+            found[f"{words}: steps far below the floor, so the machine was busy otherwise: measure again"] = (
+                None
+            )
+    return list(found)
+
+
+def _memory(steps: list[Step], momentum: float) -> Sheet:
+    """Memory of one case, in units of its weights."""
+    cases = titles_of(steps, "case", "case_title")
+    case = next((name for name in CHOSEN if name in cases), next(iter(cases)))
+    measured = [s.line for s in steps if s.line["case"] == case and "state_bytes" in s.line]
+    rows = [_memory_row(line) for line in measured]
+    waits = any("synchronizations" in line for line in measured)
+    header = ["", "state", "on top during a step", "tensors made", *(["waits"] if waits else [])]
+    title = f"Memory on {cases[case]}, momentum {momentum:g}, in units of the weights; tensors made in a step"
+    return Sheet(title + ("; times the host waits for the device" if waits else ""), header, rows, [])
+
+
+def _memory_row(line: Line) -> list[str]:
+    sizes = [f"{line[key] / line['bytes']:.2f}" for key in ("state_bytes", "temporary_bytes")]
+    waits = [str(line["synchronizations"])] if "synchronizations" in line else []
+    return [line["title"], *sizes, str(line["allocations"]), *waits]

@@ -1,0 +1,1 @@
+"""Fused steps: what :mod:`symoptim.updates` means, in one pass over memory."""

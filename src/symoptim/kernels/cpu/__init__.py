@@ -1,0 +1,1 @@
+"""Fused steps on the CPU, compiled by numba."""

@@ -1,0 +1,56 @@
+# pyright: basic
+"""How functions are compiled, and arrays made of addresses. numba has no types."""
+
+import hashlib
+from pathlib import Path
+
+import numba
+from numba import carray  # pyright: ignore[reportPrivateImportUsage]
+from numba.core import types
+from numba.extending import intrinsic
+
+# Sums may be reordered, which is what makes them fast; NaN and infinity stay what they are.
+_OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
+
+njit = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)  # pyright: ignore[reportCallIssue]
+"""Compile a part of a kernel."""
+
+in_order = numba.njit(  # pyright: ignore[reportCallIssue]
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+    nogil=True,
+    error_model="numpy",
+    fastmath={"contract", "nsz"},
+)
+"""Compile a part of a kernel whose products are not to be reordered: factors may be large, results not."""
+
+
+def kernel(function):
+    """Compile a kernel, once on a machine: the result is kept beside the source, or in the user's cache."""
+    try:
+        return numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # there is no place to keep it
+        return numba.njit(**_OPTIONS)(function)
+
+
+SOURCES = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.parent.rglob("*.py")))
+).hexdigest()
+"""What a kept kernel depends on besides its own file. numba looks at no other file, but at what a function
+encloses."""
+
+
+@intrinsic
+def _pointer(context, address, like):  # noqa: ARG001 - numba's protocol
+    pointer = types.CPointer(like.dtype)
+
+    def cast(backend, builder, _, arguments):
+        return builder.inttoptr(arguments[0], backend.get_value_type(pointer))
+
+    return pointer(types.int64, like), cast
+
+
+@njit
+def array_at(address, size, like):
+    """The entries at an address, as an array with the type of ``like``; none at address zero."""
+    return carray(_pointer(address, like), size if address else 0)  # pyright: ignore[reportCallIssue]

@@ -1,0 +1,80 @@
+"""Steps and squared norms on the CPU."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from symoptim.kernels.cpu.run import run  # pyright: ignore[reportUnknownVariableType]
+from symoptim.kernels.cpu.shares import Shares, Stretch, cut
+from symoptim.kernels.cpu.squares import squares  # pyright: ignore[reportUnknownVariableType]
+from symoptim.kernels.dispatch import Numbers
+from symoptim.kernels.lay import Lay
+from symoptim.kernels.numbers import RATE
+from symoptim.kernels.squares import OF_ROWS
+from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, OUTER, PLAIN, rows_of
+
+AT_ONCE = 1 << 16  # entries of a stretch: enough to be worth a call, few enough to share out evenly
+APART = (
+    2048  # neighboring entries that filters which lie apart are stepped by: long enough to be fetched ahead
+)
+
+
+class CpuLauncher:
+    """Steps tensors of one precision; made once for a table, whose addresses may change."""
+
+    def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
+        """Cut the tensors of the table into stretches."""
+        self.point_at(table)
+        self.like = torch.empty(0, dtype=dtype).numpy()
+        self.shares = Shares(_parts(number, row) for number, row in enumerate(rows_of(table)))
+
+    def point_at(self, table: Tensor) -> None:
+        """Use a table that differs from the first one in addresses only."""
+        self.table: NDArray[np.int64] = table.numpy()
+
+    def launch(
+        self,
+        numbers: Numbers,
+        rates: Sequence[Tensor | None],
+        scaling: tuple[Tensor, Tensor] | None,  # noqa: ARG002 - losses are scaled on accelerators only
+    ) -> None:
+        """Step all tensors; see :class:`symoptim.kernels.dispatch.Launcher`."""
+        values = np.array(numbers)
+        for group, rate in enumerate(rates):
+            if rate is not None:
+                values[group, RATE] = float(rate)
+        self.shares.call(cast("Any", run), self.table, values, self.like)
+
+
+class CpuSquares:
+    """Takes squared norms of matrices of one precision."""
+
+    def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
+        """Cut the matrices of the table into stretches."""
+        self.like = torch.empty(0, dtype=dtype).numpy()
+        self.shares = Shares(_lines(number, row) for number, row in enumerate(rows_of(table)))
+
+    def launch(self, table: Tensor, sums: Tensor) -> None:
+        """Write all sums; see :class:`symoptim.kernels.dispatch.SquaresLauncher`."""
+        self.shares.call(cast("Any", squares), table.numpy(), self.like, sums.zero_().numpy())
+
+
+def _parts(number: int, about: list[int]) -> Iterator[Stretch]:
+    """Stretches of a tensor to be stepped."""
+    lay = Lay(*about[OUTER : INNER + 1])
+    if about[KIND] == PLAIN and not about[COLUMNS]:
+        return cut(number, lay.inner, AT_ONCE, each=1)
+    if lay.outer == 1:
+        return cut(number, lay.filters, AT_ONCE // max(1, lay.inner), each=lay.length)
+    return cut(number, lay.filters, APART // lay.inner, each=lay.length)
+
+
+def _lines(number: int, about: list[int]) -> Iterator[Stretch]:
+    """Stretches of a matrix whose rows or columns are to be summed."""
+    if about[KIND] == OF_ROWS:
+        return cut(number, about[COUNT], AT_ONCE // about[INNER], each=about[INNER])
+    return cut(number, about[INNER], APART, each=about[COUNT])

@@ -1,0 +1,104 @@
+# pyright: basic
+"""Squared norms of the rows or columns of matrices, their entries multiplied by factors."""
+
+import numpy as np
+
+from symoptim.kernels.cpu.compiled import SOURCES, array_at, in_order, kernel, njit
+from symoptim.kernels.squares import OF_ROWS, OUT
+from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS
+
+BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64
+AT_ONCE = 64  # rows of which columns are summed in their own precision
+SMALL, LARGE = 1e-30, 1e30  # sums between which float32 is enough
+
+
+@in_order
+def _product(one, other):
+    return one * other
+
+
+@njit
+def _of_short_row(x, columns):
+    part = x.dtype.type(0)
+    if columns.size:
+        for i in range(x.size):
+            entry = _product(x[i], columns[i])
+            part += entry * entry
+    else:
+        for i in range(x.size):
+            part += x[i] * x[i]
+    return part
+
+
+@njit
+def _of_row(x, columns):
+    if x.size <= BLOCK:
+        total = np.float64(_of_short_row(x, columns))
+    else:
+        total = 0.0
+        for start in range(0, x.size, BLOCK):
+            total += _of_short_row(x[start : start + BLOCK], columns[start : start + BLOCK])
+    return total if SMALL < total < LARGE else _of_odd_row(x, columns)
+
+
+@njit
+def _of_odd_row(x, columns):
+    """In float64, of a row whose squares are too small or too large for less."""
+    total = 0.0
+    for i in range(x.size):
+        entry = np.float64(x[i]) * (np.float64(columns[i]) if columns.size else 1.0)
+        total += entry * entry
+    return total
+
+
+@njit
+def _of_columns(w, rows, inner, first, last, out):
+    width = last - first
+    part = np.empty(width, w.dtype)
+    for block in range(0, w.size // inner, AT_ONCE):
+        part[:] = 0
+        for row in range(block, min(block + AT_ONCE, w.size // inner)):
+            x = w[row * inner + first : row * inner + last]
+            factor = rows[row] if rows.size else w.dtype.type(1)
+            for i in range(width):
+                entry = _product(x[i], factor)
+                part[i] += entry * entry
+        for i in range(width):
+            out[i] += part[i]
+    for i in range(width):
+        if not SMALL < out[i] < LARGE:
+            out[i] = _of_odd_column(w, rows, inner, first + i)
+
+
+@njit
+def _of_odd_column(w, rows, inner, column):
+    """In float64, of a column whose squares are too small or too large for less."""
+    total = 0.0
+    for row in range(w.size // inner):
+        entry = np.float64(w[row * inner + column]) * (np.float64(rows[row]) if rows.size else 1.0)
+        total += entry * entry
+    return total
+
+
+def _made(sources):
+    @kernel
+    def squares(stretches, table, like, out):
+        """Write the sums of stretches ``(matrix, first, last)`` of rows or columns to ``out``, all zeros."""
+        if not sources:
+            return
+        for k in range(stretches.shape[0]):
+            about, first, last = table[stretches[k, 0]], stretches[k, 1], stretches[k, 2]
+            count, inner, start = about[COUNT], about[INNER], about[OUT]
+            w = array_at(about[WEIGHTS], count * inner, like)
+            if about[KIND] == OF_ROWS:
+                columns = array_at(about[COLUMNS], inner, like)
+                for row in range(first, last):
+                    out[start + row] = _of_row(w[row * inner : (row + 1) * inner], columns)
+            else:
+                rows = array_at(about[ROWS], count, like)
+                _of_columns(w, rows, inner, first, last, out[start + first : start + last])
+
+    return squares
+
+
+squares = _made(SOURCES)

@@ -1,0 +1,1 @@
+"""Fused steps on CUDA devices, compiled by Triton."""

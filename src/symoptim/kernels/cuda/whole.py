@@ -1,0 +1,206 @@
+# pyright: basic, reportMissingImports=false
+# ruff: noqa: N803 - capital letters are known when a kernel is compiled
+"""The kernel for tensors whose filters lie in one piece: a program steps some rows of one tensor.
+
+rows up to 2048 entries    several rows at once, read once and kept in registers
+longer rows                one row, read a second time from the cache
+no rows at all             a stretch of entries
+"""
+
+import triton
+import triton.language as tl
+
+from symoptim.kernels.cuda.parts import (
+    COUNT,
+    GROUP,
+    INNER,
+    KIND,
+    NEW,
+    NUMBERS,
+    OLD,
+    PLAIN,
+    RATE,
+    SIGN,
+    UNIT,
+    WIDTH,
+    coefficients,
+    in_metric,
+    inverse_norm,
+    length_of,
+    load_gradient,
+    load_weights,
+    number,
+    pointers,
+    store_weights,
+)
+
+SAFE = tl.constexpr(0.25)  # squared length of a step up to which the new norm follows from sums
+SMALL = tl.constexpr(1e-30)  # squares up to which float32 has few digits left
+
+
+@triton.jit
+def _rows(
+    about, first, group, shrink,
+    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
+    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, HEIGHT: tl.constexpr, LENGTH: tl.constexpr,
+):  # fmt: skip
+    """Step some rows that fit in registers."""
+    kind, inner = tl.load(about + KIND), length_of(about, ALIGNED)
+    weights, parameter, gradient, buffer = pointers(about, first * inner, TYPE, LOW, ALIGNED)
+    count = (tl.load(about + COUNT) - first).to(tl.int32)
+    rows, columns = tl.arange(0, HEIGHT)[:, None], tl.arange(0, LENGTH)[None, :]
+    mask = (rows < count) & (columns < inner)
+    places = rows * inner + columns
+    w = load_weights(weights, parameter, places, mask, LOW)
+    g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
+    if FACTORED:
+        g = in_metric(g, about, first + rows, columns, rows < count, columns < inner, TYPE)
+    ww = tl.sum(w * w, 1, keep_dims=True)
+    wg = tl.sum(w * g, 1, keep_dims=True)
+    wb = tl.zeros((HEIGHT, 1), TYPE)
+    if BUFFERED:
+        b = tl.load(buffer + places, mask=mask, other=0.0)
+        wb = tl.sum(w * b, 1, keep_dims=True)
+    to_w, to_g, to_b, keep, slope, back = coefficients(kind, ww, wg, wb, group, TYPE)
+    moved = to_w * w + to_g * g
+    if BUFFERED:
+        moved += to_b * b
+        turned = tl.where(kind == UNIT, back * w, 0.0)
+        tl.store(buffer + places, keep * b + slope * g + turned, mask=mask)
+    if kind == UNIT:
+        moved = moved / tl.sqrt(tl.sum(moved * moved, 1, keep_dims=True))
+    store_weights(weights, parameter, places, mask, moved, LOW)
+
+
+@triton.jit
+def _long_row(
+    about, row, group, shrink,
+    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
+    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Step one row."""
+    kind, inner = tl.load(about + KIND), length_of(about, ALIGNED)
+    weights, parameter, gradient, buffer = pointers(about, row * inner, TYPE, LOW, ALIGNED)
+    ww, wg, gg = tl.zeros((TILE,), TYPE), tl.zeros((TILE,), TYPE), tl.zeros((TILE,), TYPE)
+    wb, bg, bb = tl.zeros((TILE,), TYPE), tl.zeros((TILE,), TYPE), tl.zeros((TILE,), TYPE)
+    if kind != PLAIN:
+        for block in range(0, inner, TILE):
+            mask = block + tl.arange(0, TILE) < inner
+            places = block + tl.arange(0, TILE)
+            w = load_weights(weights, parameter, places, mask, LOW)
+            ww += w * w
+            if kind == UNIT:
+                g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
+                wg += w * g
+                gg += g * g
+                if BUFFERED:
+                    b = tl.load(buffer + places, mask=mask, other=0.0)
+                    wb += w * b
+                    bg += b * g
+                    bb += b * b
+    square, along_g, along_b = tl.sum(ww, 0), tl.sum(wg, 0), tl.sum(wb, 0)
+    to_w, to_g, to_b, keep, slope, back = coefficients(kind, square, along_g, along_b, group, TYPE)
+    rate, sign = number(group, RATE, TYPE), number(group, SIGN, TYPE)
+    old, new = number(group, OLD, TYPE), number(group, NEW, TYPE)
+    a = inverse_norm(square, TYPE)
+    length = old * old * tl.sum(bb, 0) + 2 * old * new * sign * tl.sum(bg, 0) + new * new * tl.sum(gg, 0)
+    along = a * (old * along_b + new * sign * along_g)
+    is_safe = (rate * rate * length < SAFE) & (square > SMALL)
+    if (kind == UNIT) & is_safe:
+        norm = tl.sqrt(a * a * square + rate * rate * tl.maximum(length - along * along, 0.0))
+        to_w, to_g, to_b = to_w / norm, to_g / norm, to_b / norm
+    tt = tl.zeros((TILE,), TYPE)
+    for block in range(0, inner, TILE):
+        columns = block + tl.arange(0, TILE)
+        mask, places = columns < inner, columns
+        w = load_weights(weights, parameter, places, mask, LOW)
+        g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
+        if FACTORED:
+            g = in_metric(g, about, row, columns, True, mask, TYPE)
+        moved = to_w * w + to_g * g
+        if BUFFERED:
+            b = tl.load(buffer + places, mask=mask, other=0.0)
+            moved += to_b * b
+            turned = tl.where(kind == UNIT, back * w, 0.0)
+            tl.store(buffer + places, keep * b + slope * g + turned, mask=mask)
+        tt += moved * moved
+        store_weights(weights, parameter, places, mask, moved, LOW)
+    if (kind == UNIT) & (is_safe == 0):
+        norm = tl.sqrt(tl.sum(tt, 0))
+        for block in range(0, inner, TILE):
+            mask = block + tl.arange(0, TILE) < inner
+            places = block + tl.arange(0, TILE)
+            w = tl.load(weights + places, mask=mask, other=0.0)
+            store_weights(weights, parameter, places, mask, w / norm, LOW)
+
+
+@triton.jit
+def _stretch(
+    about, first, group, shrink,
+    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
+    SCALED_LOSS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Step entries that are no filters."""
+    weights, parameter, gradient, buffer = pointers(about, first, TYPE, LOW, ALIGNED)
+    places = tl.arange(0, TILE)
+    left = tl.load(about + INNER) - first
+    if ALIGNED:
+        left = tl.multiple_of(left, 8)
+    mask = places < left
+    w = load_weights(weights, parameter, places, mask, LOW)
+    g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
+    one = tl.full((), 1.0, TYPE)
+    to_w, to_g, to_b, keep, slope, _ = coefficients(PLAIN, one, one, one, group, TYPE)
+    moved = to_w * w + to_g * g
+    if BUFFERED:
+        b = tl.load(buffer + places, mask=mask, other=0.0)
+        moved += to_b * b
+        tl.store(buffer + places, keep * b + slope * g, mask=mask)
+    store_weights(weights, parameter, places, mask, moved, LOW)
+
+
+@triton.jit
+def step_whole(
+    table, programs, numbers, grad_scale, found_inf,
+    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
+    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Every program looks up ``(tensor, first row or entry, length class)`` and steps that."""
+    mine = programs + 3 * tl.program_id(0)
+    about = table + WIDTH * tl.load(mine)
+    first, length = tl.load(mine + 1), tl.load(mine + 2)
+    group = numbers + NUMBERS * tl.load(about + GROUP)
+    shrink = tl.full((), 1.0, TYPE)
+    if SCALED_LOSS:
+        if tl.load(found_inf) != 0:
+            return
+        shrink = (1 / tl.load(grad_scale)).to(TYPE)
+    if length == 64:
+        _rows(
+            about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, TILE // 64, 64
+        )
+    elif length == 256:
+        _rows(
+            about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, TILE // 256, 256
+        )
+    elif length == 1024:
+        _rows(
+            about,
+            first,
+            group,
+            shrink,
+            TYPE,
+            LOW,
+            ALIGNED,
+            BUFFERED,
+            FACTORED,
+            SCALED_LOSS,
+            TILE // 1024,
+            1024,
+        )
+    elif length == TILE:
+        _rows(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, 1, TILE)
+    elif length == 0:
+        _stretch(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, SCALED_LOSS, TILE)
+    else:
+        _long_row(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, TILE)

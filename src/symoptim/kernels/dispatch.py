@@ -1,0 +1,96 @@
+"""Which kernels there are on this machine, for which tensors."""
+
+import functools
+import importlib.util
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from symoptim.kernels.lay import Lay
+
+Numbers = list[tuple[float, ...]]
+
+
+class Launcher(Protocol):
+    """Steps the tensors of a table."""
+
+    def point_at(self, table: Tensor) -> None:
+        """Use a table that differs from the first one in addresses only."""
+        ...
+
+    def launch(
+        self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
+    ) -> None:
+        """Step all tensors.
+
+        Args:
+            numbers: of :mod:`symoptim.kernels.numbers`, a row per group.
+            rates: by group, rates that are on a device.
+            scaling: what a loss was multiplied by, and whether that was too much; on a device.
+        """
+        ...
+
+
+@functools.cache
+def _missing(package: str) -> bool:
+    return importlib.util.find_spec(package) is None
+
+
+def why_not_here(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why parameters of that precision cannot be stepped by a kernel on that device, or None if they can.
+
+    >>> why_not_here(torch.device("meta"), torch.float32)
+    'there are kernels for CPUs and CUDA devices only, not for meta'
+    """
+    if device.type == "cpu":
+        if _missing("numba"):
+            return "the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
+        if dtype not in (torch.float32, torch.float64):
+            return f"the kernels for CPUs take float32 and float64, not {dtype}"
+        return None
+    if device.type == "cuda":
+        if _missing("triton"):
+            return "the kernels for CUDA devices are compiled by Triton, which is not installed"
+        if dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+            return f"the kernels for CUDA devices do not take {dtype}"
+        return None
+    return f"there are kernels for CPUs and CUDA devices only, not for {device.type}"
+
+
+ACROSS = 128  # neighboring entries of a filter that a program on a CUDA device has
+
+
+def why_not_lying(device: torch.device, lay: Lay) -> str | None:
+    """Why filters that lie like this cannot be stepped by a kernel on that device, or None if they can."""
+    if device.type == "cuda" and lay.outer > 1 and lay.inner > ACROSS:
+        return f"its filters lie in {lay.outer} pieces of {lay.inner} entries, more than {ACROSS}"
+    return None
+
+
+class SquaresLauncher(Protocol):
+    """Takes squared norms of the matrices of a table; made once for it, while its addresses may change."""
+
+    def launch(self, table: Tensor, sums: Tensor) -> None:
+        """Write all sums, ``(n,)``, float64."""
+        ...
+
+
+def squares_launcher(device: torch.device, dtype: torch.dtype, table: Tensor) -> SquaresLauncher:
+    """The kernel for matrices of that precision on that device."""
+    assert device.type == "cpu"  # there is none for other devices yet
+    from symoptim.kernels.cpu.launch import CpuSquares
+
+    return CpuSquares(table, dtype)
+
+
+def launcher(device: torch.device, dtype: torch.dtype, table: Tensor) -> Launcher:
+    """The kernels for parameters of that precision on that device; they are compiled on first use."""
+    if device.type == "cpu":
+        from symoptim.kernels.cpu.launch import CpuLauncher
+
+        return CpuLauncher(table, dtype)
+    from symoptim.kernels.cuda.launch import CudaLauncher
+
+    return CudaLauncher(table, device, dtype)

@@ -1,0 +1,52 @@
+"""Optimizers that must not be timed."""
+
+from collections.abc import Callable
+
+from symoptim.bench.contestants import Asked, Contestant, Stepper
+from symoptim.bench.formulas import UNIT_NORM_UPDATES, pure
+from symoptim.optim.sgd import UnitNormSGD
+
+
+def _make(asked: Asked) -> Stepper:
+    groups = [{"params": [m.fresh()], "geometry": m.weight.geometry} for m in asked.members]
+    return UnitNormSGD(groups, lr=asked.rate * 1.001, momentum=asked.momentum)
+
+
+def _raise(asked: Asked) -> Stepper:
+    if asked.material.case.name == "trial":
+        return _make(asked)
+    raise RuntimeError("no kernel for that\nand a long trace")
+
+
+class _Tiring(UnitNormSGD):
+    """Has no strength for an eighth step, those of its gate and its trial not counted."""
+
+    steps = 0
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        self.steps += 1
+        if self.steps == 8:
+            raise MemoryError("out of it")
+        return super().step(closure)
+
+
+def _make_tiring(asked: Asked) -> Stepper:
+    groups = [{"params": [m.fresh()], "geometry": m.weight.geometry} for m in asked.members]
+    return _Tiring(groups, lr=asked.rate, momentum=asked.momentum)
+
+
+WRONG = Contestant(name="wrong", title="a wrong UN", make=_make, formula=pure(UNIT_NORM_UPDATES))
+"""Its rate is a thousandth too large."""
+
+TIRING = Contestant(name="tiring", title="a tiring UN", make=_make_tiring, formula=pure(UNIT_NORM_UPDATES))
+
+RAISING = Contestant(name="raising", title="a UN that raises", make=_raise, formula=pure(UNIT_NORM_UPDATES))
+
+ABSENT = Contestant(
+    name="absent",
+    title="nobody's optimizer",
+    make=_make,
+    formula=pure(UNIT_NORM_UPDATES),
+    package="no_such_package",
+    install="pip install no-such-package",
+)

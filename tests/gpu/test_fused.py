@@ -1,0 +1,136 @@
+"""Fused steps on a real device: right for every shape, type and option; captured, unscaled, never waiting."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from kernels.steps import CASES, OPTIMIZERS, OPTIONS, expected_steps, made, neighbors, set_gradient, tolerance
+from optim.infos import make_groups, parameters, set_gradients
+from symoptim import ScaledSGD, UnitNormSGD
+from symoptim.errors import OptionError
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("case", CASES)
+def test_fused_steps_equal_the_pure_ones_and_touch_nothing_else(
+    case: str, name: str, options: str, dtype: torch.dtype
+) -> None:
+    parameter = made(CASES[case], "cuda", dtype)
+    group = {"params": [parameter], "geometry": CASES[case].geometry, "axis": CASES[case].axis}
+    decay = 0.1 if name == "sm" else 0.0
+    optimizer = OPTIMIZERS[name](
+        [group], lr=0.01, fused=True, weight_decay=decay, capturable=True, **OPTIONS[options]
+    )
+    for found, expected in expected_steps(optimizer, parameter, steps=3, scale=1.0):
+        assert torch.allclose(found, expected, rtol=tolerance(dtype), atol=tolerance(dtype))
+    assert neighbors(parameter).isnan().all()
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("shape", [(5, 40), (3, 5000), (2, 100_000)])
+def test_unit_rows_stay_unit_under_steps_of_a_thousand(shape: tuple[int, int], momentum: float) -> None:
+    weight = nn.Parameter(torch.randn(shape, device="cuda"))
+    optimizer = UnitNormSGD([weight], lr=1e3, momentum=momentum, fused=True)
+    for _ in range(100):
+        set_gradient(weight, 1.0)
+        optimizer.step()
+    assert (weight.double().norm(dim=1) - 1).abs().max() < 3e-7
+
+
+@pytest.fixture
+def no_synchronization() -> Iterator[Callable[[], None]]:
+    """From the call on, waiting for the device is an error."""
+    yield lambda: torch.cuda.set_sync_debug_mode("error")
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+def test_after_the_first_a_step_allocates_nothing_and_waits_for_nothing(
+    kind: type[ScaledSGD] | type[UnitNormSGD], dtype: torch.dtype, no_synchronization: Callable[[], None]
+) -> None:
+    groups = make_groups("cuda", dtype)
+    optimizer = kind(groups, lr=0.01, momentum=0.9, fused=True)
+    set_gradients(groups, 0)
+    optimizer.step()
+    no_synchronization()
+    before = torch.cuda.memory_stats()["allocation.all.allocated"]
+    for _ in range(3):
+        optimizer.step()
+    assert torch.cuda.memory_stats()["allocation.all.allocated"] == before
+
+
+@pytest.mark.parametrize("first", ["eager", "captured"])
+def test_a_graph_keeps_its_numbers_while_eager_steps_change_theirs(first: str) -> None:
+    weight = nn.Parameter(torch.randn(8, 24, device="cuda"))
+    other = nn.Parameter(weight.detach().clone())
+    weight.grad = torch.ones_like(weight)
+    other.grad = torch.ones_like(other)
+    optimizer = ScaledSGD([weight], lr=0.01, fused=True)
+    reference = ScaledSGD([other], lr=0.01, fused=False)
+    if first == "eager":
+        optimizer.step()
+        reference.step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    before = weight.detach().clone()
+    with torch.cuda.graph(graph):
+        optimizer.step()
+    weight.detach().copy_(before)
+    for rate in (0.01, 0.02, 0.03):
+        optimizer.param_groups[0]["lr"] = rate
+        reference.param_groups[0]["lr"] = rate
+        optimizer.step()
+        reference.step()
+        graph.replay()
+        reference.param_groups[0]["lr"] = 0.01
+        reference.step()
+        assert torch.allclose(weight, other, rtol=1e-5)
+
+
+def test_a_scaler_neither_waits_nor_touches_gradients_and_skips_what_is_not_finite(
+    no_synchronization: Callable[[], None],
+) -> None:
+    scaled, plain = make_groups("cuda", torch.float32), make_groups("cuda", torch.float32)
+    fused, reference = ScaledSGD(scaled, lr=0.01, fused=True), ScaledSGD(plain, lr=0.01, fused=False)
+    scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)
+    scaler.scale(torch.zeros((), device="cuda"))
+    set_gradients(scaled, 1)
+    set_gradients(plain, 1)
+    for parameter in parameters(scaled):
+        parameter.grad = parameter.grad * 1024
+    kept = [parameter.grad.clone() for parameter in parameters(scaled)]
+    no_synchronization()
+    scaler.step(fused)
+    torch.cuda.set_sync_debug_mode("default")
+    scaler.update()
+    reference.step()
+    for one, other, gradient in zip(parameters(scaled), parameters(plain), kept, strict=True):
+        assert torch.allclose(one, other, rtol=1e-5)
+        assert torch.equal(one.grad, gradient)
+    before = [parameter.detach().clone() for parameter in parameters(scaled)]
+    parameters(scaled)[0].grad[0, 0] = torch.inf
+    scaler.step(fused)
+    scaler.update()
+    assert all(map(torch.equal, before, parameters(scaled)))
+    assert scaler.get_scale() == 512.0
+
+
+def test_filters_in_long_pieces_are_refused_by_name_or_stepped_otherwise() -> None:
+    weight = nn.Parameter(torch.randn(3, 4, 20, 20, device="cuda") / 40)
+    weight.grad = torch.ones_like(weight)
+    group = {"params": [("w", weight)], "geometry": "rows", "axis": 1}
+    with pytest.raises(OptionError, match="'w' cannot take a fused step: its filters lie in 3 pieces of 400"):
+        ScaledSGD([group], lr=0.1, fused=True).step()
+    ScaledSGD([group], lr=0.1).step()

@@ -1,0 +1,156 @@
+"""Whatever happens to tensors between fused steps is noticed: no step goes by an address that was."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
+from symoptim.errors import OptionError
+
+pytest.importorskip(
+    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
+)
+
+
+def _state_copied(optimizer: ScaledSGD, weight: nn.Parameter) -> None:
+    buffer = optimizer.state[weight]["momentum_buffer"]
+    buffer.data = buffer.data.clone()
+    buffer.mul_(2)
+
+
+def _state_there_and_back(optimizer: ScaledSGD, weight: nn.Parameter) -> None:
+    buffer = optimizer.state[weight]["momentum_buffer"]
+    buffer.data = buffer.data.float()
+    buffer.data = buffer.data.double()
+
+
+def _gradient_transposed(optimizer: ScaledSGD, weight: nn.Parameter) -> None:
+    assert weight.grad is not None
+    weight.grad.copy_(weight.grad.T.clone())
+
+
+def _parameter_replaced(optimizer: ScaledSGD, weight: nn.Parameter) -> None:
+    other = nn.Parameter(weight.detach() * 3)
+    other.grad = weight.grad
+    optimizer.param_groups[0]["params"][0] = other
+
+
+def _groups_replaced(optimizer: ScaledSGD, weight: nn.Parameter) -> None:
+    optimizer.param_groups = [{**group, "lr": 0.0} for group in optimizer.param_groups]
+
+
+def _shrunk(optimizer: ScaledSGD, weight: nn.Parameter) -> None:
+    weight.grad = None
+    weight.data = weight.data[:2]
+    weight.grad = torch.ones_like(weight)
+    optimizer.state[weight]["momentum_buffer"] = torch.ones_like(weight)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _state_copied,
+        _state_there_and_back,
+        _gradient_transposed,
+        _parameter_replaced,
+        _groups_replaced,
+        _shrunk,
+    ],
+)
+def test_changes_between_steps_mean_what_they_mean_without_kernels(
+    change: Callable[[ScaledSGD, nn.Parameter], None],
+) -> None:
+    start, gradient = torch.randn(2, 4, 4, dtype=torch.float64)
+    found: list[torch.Tensor] = []
+    for fused in (True, False):
+        room = torch.cat([start.flatten(), torch.full((16,), 7.0, dtype=torch.float64)])
+        weight = nn.Parameter(room[:16].view(4, 4))
+        weight.grad = gradient.clone()
+        optimizer = ScaledSGD([weight], lr=0.01, momentum=0.9, fused=fused)
+        optimizer.step()
+        change(optimizer, weight)
+        optimizer.step()
+        assert room[16:].eq(7).all()
+        found.append(torch.cat([room, optimizer.param_groups[0]["params"][0].detach().flatten()]))
+    assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
+
+
+def test_state_that_does_not_suit_is_refused() -> None:
+    weight = nn.Parameter(torch.randn(4, 4))
+    weight.grad = torch.ones_like(weight)
+    optimizer = ScaledSGD([weight], lr=0.01, momentum=0.9, fused=True)
+    for wrong in (torch.zeros(2, 4), torch.zeros(4, 4, dtype=torch.float64)):
+        optimizer.state[weight]["momentum_buffer"] = wrong
+        with pytest.raises(OptionError, match="cannot take a fused step: its momentum_buffer is"):
+            optimizer.step()
+
+
+def test_negated_views_shared_memory_and_late_decay_are_refused() -> None:
+    weight = nn.Parameter(torch.randn(4, 4))
+    weight.grad = torch._neg_view(torch.ones(4, 4))
+    with pytest.raises(OptionError, match="lazily negated view"):
+        ScaledSGD([weight], lr=0.01, fused=True).step()
+    weight.grad = torch.ones(4, 4)
+    twin = nn.Parameter(weight.data[1:])
+    twin.grad = torch.ones_like(twin)
+    with pytest.raises(OptionError, match="share memory"):
+        ScaledSGD([weight, twin], lr=0.01, fused=True).step()
+    optimizer = UnitNormSGD([weight], lr=0.01, fused=True)
+    optimizer.param_groups[0]["weight_decay"] = 0.1
+    with pytest.raises(OptionError, match="knows no weight decay"):
+        optimizer.step()
+
+
+def test_autograd_notices_that_weights_were_overwritten() -> None:
+    weight = nn.Parameter(torch.randn(3, 3))
+    loss = (weight @ weight).sum()
+    weight.grad = torch.ones_like(weight)
+    ScaledSGD([weight], lr=0.01, fused=True).step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_rows_too_small_to_be_squared_come_back_to_the_sphere() -> None:
+    weight = nn.Parameter(torch.randn(4, 30))
+    optimizer = UnitNormSGD([weight], lr=0.01, fused=True)
+    weight.detach().mul_(1e-22)
+    weight.grad = torch.randn_like(weight)
+    optimizer.step()
+    assert torch.allclose(weight.norm(dim=1), torch.ones(4), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_the_full_metric_reads_sizes_whose_squares_do_not_fit(scale: float) -> None:
+    found: list[torch.Tensor] = []
+    for factor in (1.0, scale):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8, bias=False), nn.ReLU(), nn.Linear(8, 3, bias=False))
+        x = torch.rand(4, 6)
+        spec = discover(model, (x,))
+        first, last = model.parameters()
+        with torch.no_grad():
+            first.mul_(factor)
+            last.div_(factor)
+        model(x).square().mean().backward()
+        FullMetricSGD(model, spec, lr=0.01, fused=True).step()
+        found.append(torch.cat([(first / factor).flatten(), (last * factor).flatten()]).detach())
+    assert torch.allclose(*found, rtol=1e-4, atol=1e-6)
+
+
+def test_the_full_metric_notices_that_a_frozen_weight_lies_otherwise() -> None:
+    found: list[torch.Tensor] = []
+    for fused in (True, False):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3)).double()
+        x = torch.rand(2, 3, 8, 8, dtype=torch.float64)
+        spec = discover(model, (x,))
+        model[0].weight.requires_grad_(False)
+        optimizer = FullMetricSGD(model, spec, lr=0.01, fused=fused)
+        for memory in (torch.contiguous_format, torch.channels_last):
+            model[0].weight.data = model[0].weight.data.contiguous(memory_format=memory)
+            model[2].weight.grad = torch.ones_like(model[2].weight)
+            optimizer.step()
+        found.append(model[2].weight.detach())
+    assert torch.allclose(*found, rtol=1e-12)
