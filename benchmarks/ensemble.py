@@ -25,6 +25,7 @@ from ensemble_figure import draw
 from measuring import seconds
 from symoptim.data.split import Split
 from symoptim.engine.group import Group
+from symoptim.engine.images import Batch
 from symoptim.engine.numerics import full_float32
 from symoptim.engine.passes import Autograd
 from symoptim.engine.run import Constant, FixedEpochs, Run
@@ -77,7 +78,7 @@ def gate(network: str, device: torch.device) -> float:
     everything, here = torch.arange(6), slice(0, 6)
     reference = Group(here, Autograd(exact.stack), exact.steppers, exact.images, exact.tally, everything)
     for start in range(0, 3 * BATCH, BATCH):
-        reference.step(exact.images.order[:, start : start + BATCH])
+        reference.step(Batch(exact.images.order, torch.tensor([start]), torch.arange(BATCH)))
     tried._steps_of(BATCH)(3)
     pairs = ((exact.stack.parameters[name], w.cpu()) for name, w in tried.stack.parameters.items())
     worst = max(float((a - b).detach().abs().max() / a.detach().abs().max()) for a, b in pairs)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from engine.triton_on_paper import on_paper
-from small import PIXELS, a_run, small_data
+from small import PIXELS, a_run, batch_of, small_data
 from symoptim.engine.fused.group import FusedGroup, can_fuse
 from symoptim.engine.group import Group
 from symoptim.engine.pairwise import Pairwise
@@ -63,9 +63,9 @@ def test_kernels_step_as_the_closed_form_does(architecture: str, depth: int) -> 
     fused = FusedGroup(whole(rounded), rounded.rates)
     assert can_fuse(fused.group)
     for part in (slice(30), slice(30, 47)):  # the last batch of an epoch is smaller
-        index = exact.images.train[:, part].contiguous()
-        whole(exact).step(index)
-        fused.step(index)
+        batch = batch_of(exact.images.train, part)
+        whole(exact).step(batch)
+        fused.step(batch)
     assert rounded.tally.wrong.equal(exact.tally.wrong)
     torch.testing.assert_close(rounded.tally.loss, exact.tally.loss, rtol=1e-5, atol=0)
     for name, expected in {**exact.stack.parameters, **exact.stack.buffers}.items():
@@ -80,7 +80,7 @@ def test_a_run_that_diverges_is_no_number_and_changes_no_other() -> None:
     for trainer in (calm, wild):
         fused = FusedGroup(whole(trainer), trainer.rates)
         for part in (slice(30), slice(30, 60)):
-            fused.step(trainer.images.train[:, part].contiguous())
+            fused.step(batch_of(trainer.images.train, part))
     assert wild.tally.loss[0].isnan()
     for name, found in wild.stack.parameters.items():
         assert found[1:].equal(calm.stack.parameters[name][1:]), name

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from small import PIXELS, a_run, small_data, small_network
+from small import PIXELS, a_run, batch_of, small_data, small_network
 from symoptim.engine.group import Group
 from symoptim.engine.pairwise import Pairwise, is_pairwise
 from symoptim.engine.passes import Autograd
@@ -40,7 +40,7 @@ def stepped(trainer: Trainer, passes: type[Pairwise] | type[Autograd]) -> dict[s
     here = slice(0, len(UPDATES))
     group = Group(here, network, trainer.steppers, trainer.images, trainer.tally, everything)
     for part in (slice(30), slice(30, 41)):
-        group.step(trainer.images.train[:, part])
+        group.step(batch_of(trainer.images.train, part))
     group.measure(test=True)
     counted = {name: getattr(trainer.tally, name) for name in ("loss", "wrong", "validation", "test")}
     return {**trainer.stack.parameters, **trainer.stack.buffers, **counted}

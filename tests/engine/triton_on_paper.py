@@ -37,9 +37,13 @@ class Kernel:
         return launch
 
 
-def _places(pointer: Pointer, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _places(pointer: Pointer, mask: Tensor | bool | None) -> tuple[Tensor, Tensor]:
     places = torch.as_tensor(pointer.offset)
-    inside = torch.ones_like(places, dtype=torch.bool) if mask is None else mask.expand(places.shape)
+    inside = (
+        torch.ones_like(places, dtype=torch.bool)
+        if mask is None
+        else torch.as_tensor(mask).expand(places.shape)
+    )
     assert bool(((places >= 0) & (places < len(pointer.flat)))[inside].all()), "out of bounds"
     return places, inside
 
@@ -48,7 +52,7 @@ class Language(ModuleType):
     """``triton.language``."""
 
     program: tuple[int, ...] = ()
-    float64, int64 = torch.float64, torch.int64
+    float32, float64, int64 = torch.float32, torch.float64, torch.int64
 
     class PropagateNan:
         ALL = True
@@ -57,7 +61,8 @@ class Language(ModuleType):
     program_id = staticmethod(lambda axis: Language.program[axis])
     debug_barrier = staticmethod(lambda: None)
     trans = staticmethod(lambda x: x.T)
-    dot = staticmethod(lambda x, y, input_precision: x @ y)
+    zeros = staticmethod(lambda shape, dtype: torch.zeros(shape, dtype=dtype))
+    dot = staticmethod(lambda x, y, total=0.0, *, input_precision: total + x @ y)
     sum = staticmethod(lambda x, axis: x.sum(axis))
     max = staticmethod(lambda x, axis: torch.where(x.isnan(), -torch.inf, x).amax(axis))
     min = staticmethod(lambda x, axis: x.amin(axis))
@@ -82,7 +87,7 @@ class Language(ModuleType):
         return torch.where(inside, found, other)
 
     @staticmethod
-    def store(pointer: Pointer, value: Tensor, mask: Tensor | None = None) -> None:
+    def store(pointer: Pointer, value: Tensor, mask: Tensor | bool | None = None) -> None:
         places, inside = _places(pointer, mask)
         value = torch.as_tensor(value).to(pointer.flat.dtype).expand(places.shape)
         pointer.flat[places[inside]] = value[inside]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symoptim.engine.images import Images
+from symoptim.engine.images import Batch, Images
 from symoptim.engine.passes import Passes
 from symoptim.engine.run import Run
 from symoptim.engine.steppers import Stepper
@@ -43,10 +43,10 @@ class Group:
     sources: Tensor
     """Rows of the stack whose images are those of all runs ``here``, ``(s,)``; see :func:`sources_of`."""
 
-    def step(self, index: Tensor) -> None:
-        """One step of every run on the training images of these numbers, ``(r, b)`` of the whole stack."""
-        batch = self.images.at(index.index_select(0, self.sources))
-        losses, wrong, gradients = self.network.train(*batch)
+    def step(self, batch: Batch) -> None:
+        """One step of every run on its training images of a batch of the whole stack."""
+        taken = self.images.at(batch.index.index_select(0, self.sources))
+        losses, wrong, gradients = self.network.train(*taken)
         for stepper in self.steppers:
             rows = stepper.block.rows
             mine = slice(rows.start - self.here.start, rows.stop - self.here.start)

@@ -4,6 +4,8 @@ Axis letters: r run, b example, n training images of a run.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -12,6 +14,24 @@ from symoptim.data.split import Split
 from symoptim.engine.numerics import derive_seed
 from symoptim.engine.run import Run
 from symoptim.engine.shuffle import permutations
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What runs take next: of ``order`` ``(r, n)``, from ``position`` ``(1,)`` on, at ``offsets`` ``(b,)``.
+
+    >>> Batch(torch.tensor([[7, 5, 6, 4]]), torch.tensor([1]), torch.arange(2)).index
+    tensor([[5, 6]])
+    """
+
+    order: Tensor
+    position: Tensor
+    offsets: Tensor
+
+    @cached_property
+    def index(self) -> Tensor:
+        """Numbers of the images, ``(r, b)``."""
+        return self.order.index_select(1, self.position + self.offsets)
 
 
 class Images:

@@ -14,7 +14,7 @@ from symoptim.engine.capture import Lane, Replayed
 from symoptim.engine.full_stepper import FullStepper
 from symoptim.engine.fused.group import FusedGroup, can_fuse
 from symoptim.engine.group import Group, Tally, blocks_of, neighbors, sources_of
-from symoptim.engine.images import Images
+from symoptim.engine.images import Batch, Images
 from symoptim.engine.numerics import derive_seed
 from symoptim.engine.pairwise import Pairwise, is_pairwise
 from symoptim.engine.passes import Autograd
@@ -147,9 +147,9 @@ class Trainer:
 
     def _step(self, offsets: Tensor) -> None:
         """One step of all runs on the images at ``position``."""
-        index = self.images.order.index_select(1, self.position + offsets)
+        batch = Batch(self.images.order, self.position, offsets)
         for group in self.groups:
-            group.step(index)
+            group.step(batch)
         self.position += len(offsets)
 
     def _measure(self) -> None:

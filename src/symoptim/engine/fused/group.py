@@ -9,6 +9,7 @@ from torch import Tensor
 
 from symoptim.engine.batch_norm import Norm
 from symoptim.engine.group import Group
+from symoptim.engine.images import Batch
 from symoptim.engine.pairwise import Layer, Pairwise
 from symoptim.engine.steppers import PureStepper, Stepper
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
@@ -20,19 +21,22 @@ SMALLEST_TILE = 16  # what Triton multiplies
 
 
 class Room:
-    """Memory for batches of one size: images, labels, and what layers hand to each other."""
+    """Memory for batches of one size: images, labels, and what layers hand to each other.
 
-    def __init__(self, network: Pairwise, index: Tensor, pixels: int) -> None:
-        """For the images of these numbers, ``(r, b)``."""
-        runs, count = index.shape
+    Where examples come last they are padded to a tile, with zeros that stay.
+    """
+
+    def __init__(self, network: Pairwise, count: int) -> None:
+        """For so many examples of every run."""
         first = network.layers[0].filters
-        width, pairs = first.shape[1], first.shape[1] // 2
+        runs, width, pixels = first.shape
         self.images = first.new_empty(runs, count, pixels)
-        self.targets = torch.empty_like(index)
-        self.responses = [first.new_empty(runs, width, count) for _ in network.layers]
-        self.pooled = [first.new_empty(runs, pairs, count) for _ in network.layers]
-        self.changes = [first.new_empty(runs, pairs, count) for _ in network.layers]
-        self.left = first.new_empty(runs, width, count)
+        self.targets = torch.empty(runs, count, dtype=torch.int64, device=first.device)
+        padded = _tile(count)
+        self.responses = [first.new_zeros(runs, width, padded) for _ in network.layers]
+        self.pooled = [first.new_zeros(runs, width // 2, padded) for _ in network.layers]
+        self.changes = [first.new_zeros(runs, width // 2, padded) for _ in network.layers]
+        self.left = first.new_zeros(runs, width, padded)
         self.gradient = torch.empty_like(first)
 
 
@@ -80,48 +84,64 @@ class FusedGroup:
         """Count wrong answers."""
         self.group.measure(test=test)
 
-    def step(self, index: Tensor) -> None:
-        """One step of every run on the training images of these numbers, ``(r, b)``."""
-        data, tally = self.group.images.data, self.group.tally
-        (runs, count), layers = index.shape, self.network.layers
-        pixels = data.train_images[0].numel()
+    def step(self, batch: Batch) -> None:
+        """One step of every run on its training images of a batch."""
+        count, layers = len(batch.offsets), self.network.layers
         if count not in self.rooms:
-            self.rooms[count] = Room(self.network, index, pixels)
+            self.rooms[count] = Room(self.network, count)
         room = self.rooms[count]
-        sizes: dict[str, Any] = {"PAIRS": layers[0].filters.shape[1] // 2, "B": _tile(count)}
-        self.steps.take[(runs * count,)](
-            data.train_images, data.train_labels, index, room.images, room.targets, pixels,
-            PIXELS=_tile(pixels),
-        )  # fmt: skip
-        torch.bmm(layers[0].filters, room.images.mT, out=room.responses[0])
+        self._take(batch, room)
+        torch.bmm(layers[0].filters, room.images.mT, out=room.responses[0][:, :, :count])
         for number, layer in enumerate(layers):
-            norm, options = self._norm(layer)
-            before = room.pooled[number - 1]
-            self.layers.forward[(runs,)](
-                before, layer.filters, room.responses[number], room.pooled[number],
-                norm.gamma, norm.beta, norm.mean, norm.variance, norm.batches, count, norm.eps, norm.momentum,
-                FIRST=number == 0, INPUTS=before.shape[1], num_warps=8, **options, **sizes,
-            )  # fmt: skip
+            self._forward(number, layer, room, count)
+        self._classify(room, count)
+        for number, layer in reversed(list(enumerate(layers))):
+            self._backward(number, layer, room, count)
+        torch.bmm(room.left[:, :, :count], room.images, out=room.gradient)
+        runs, filters, pixels = layers[0].filters.shape
+        self.steps.step_rows[(runs, filters // 4)](
+            layers[0].filters, room.gradient, self.rates, self.rows, filters, pixels,
+            ROWS=4, INPUTS=_tile(pixels),
+        )  # fmt: skip
+
+    def _take(self, batch: Batch, room: Room) -> None:
+        data, (runs, count, pixels) = self.group.images.data, room.images.shape
+        self.steps.take[(runs, count)](
+            data.train_images, data.train_labels, batch.order, batch.position, room.images, room.targets,
+            batch.order.shape[1], count, pixels, PIXELS=_tile(pixels),
+        )  # fmt: skip
+
+    def _forward(self, number: int, layer: Layer, room: Room, count: int) -> None:
+        norm, options = self._norm(layer)
+        runs, pairs, padded = room.pooled[0].shape
+        part = max(SMALLEST_TILE, pairs // 2)
+        self.layers.forward[(runs, pairs // part)](
+            room.pooled[number - 1], layer.filters, room.responses[number], room.pooled[number],
+            norm.gamma, norm.beta, norm.mean, norm.variance, norm.batches, count, norm.eps, norm.momentum,
+            FIRST=number == 0, PAIRS=pairs, PART=part, INPUTS=pairs, B=padded, **options,
+        )  # fmt: skip
+
+    def _classify(self, room: Room, count: int) -> None:
+        (runs, pairs, padded), tally = room.pooled[0].shape, self.group.tally
         classes = self.network.classifier.shape[1]
         self.steps.classify[(runs,)](
             room.pooled[-1], self.network.classifier, room.targets, room.changes[-1],
             self.rates, self.columns, tally.loss, tally.wrong, classes, count,
-            CLASSES=_tile(classes), num_warps=8, **sizes,
+            PAIRS=pairs, CLASSES=_tile(classes), B=padded, num_warps=8,
         )  # fmt: skip
-        for number, layer in reversed(list(enumerate(layers))):
-            norm, options = self._norm(layer)
-            before = room.pooled[number - 1]
-            self.layers.backward[(runs,)](
-                before, layer.filters, room.responses[number], room.changes[number], room.changes[number - 1],
-                room.left, norm.gamma, norm.beta, self.rates, self.rows, count, norm.eps,
-                FIRST=number == 0, INPUTS=before.shape[1], num_warps=8, **options, **sizes,
+
+    def _backward(self, number: int, layer: Layer, room: Room, count: int) -> None:
+        norm, options = self._norm(layer)
+        runs, pairs, padded = room.pooled[0].shape
+        self.layers.backward[(runs, pairs // SMALLEST_TILE)](
+            room.responses[number], room.changes[number], room.left, norm.gamma, norm.beta, self.rates,
+            count, norm.eps, PAIRS=pairs, PART=SMALLEST_TILE, B=padded, **options,
+        )  # fmt: skip
+        if number:
+            self.layers.step_hidden[(runs,)](
+                room.pooled[number - 1], layer.filters, room.left, room.changes[number - 1],
+                self.rates, self.rows, FILTERS=2 * pairs, INPUTS=pairs, B=padded, num_warps=8,
             )  # fmt: skip
-        torch.bmm(room.left, room.images, out=room.gradient)
-        filters = layers[0].filters
-        self.steps.step_rows[(runs, filters.shape[1] // 4)](
-            filters, room.gradient, self.rates, self.rows, filters.shape[1], pixels,
-            ROWS=4, INPUTS=_tile(pixels),
-        )  # fmt: skip
 
     def _norm(self, layer: Layer) -> tuple[Norm, dict[str, bool]]:
         """Normalization of a layer; where there is none, something to point at."""

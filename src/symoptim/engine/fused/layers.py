@@ -1,8 +1,10 @@
-"""Triton kernels of the hidden layers: one run a program, forward, and back to the gradient of the inputs.
+"""Triton kernels of the hidden layers: some pairs of one run a program, forward, and back to the responses.
 
 Formulas are those of :mod:`symoptim.engine.pairwise`. The filters of a layer come as the left and the right
 ones of its pairs, so that a pair is one place of two tiles. What the way back needs of the way forward it
-computes again. Tiles are ``(j, b)``, j pair, b example; b is padded to ``B``, and padding is zero.
+computes again. Tiles are ``(j, b)``, j pair, b example. Examples are padded to ``B`` in memory, too; padding
+is zero. Products go over 16 places at a time: a tile at once would be more than the registers of a program,
+and thousands of instructions to compile.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -45,34 +47,36 @@ def features_of(
 @triton.jit
 def forward(
     previous, filters, responses, pooled, gammas, betas, means, variances, batches, count, eps, momentum,
-    FIRST: tl.constexpr, NORMED: tl.constexpr, PAIRS: tl.constexpr, INPUTS: tl.constexpr, B: tl.constexpr,
+    FIRST: tl.constexpr, NORMED: tl.constexpr, PAIRS: tl.constexpr, PART: tl.constexpr, INPUTS: tl.constexpr,
+    B: tl.constexpr,
 ):  # fmt: skip
-    """A hidden layer of one run: responses, which are there for the first layer, and pooled features."""
-    run = tl.program_id(0)
-    pair, b = tl.arange(0, PAIRS), tl.arange(0, B)
+    """Part of a hidden layer of one run: responses, which are there for the first, and pooled features."""
+    run, part = tl.program_id(0), tl.program_id(1)
+    pair, b = part * PART + tl.arange(0, PART), tl.arange(0, B)
     inside = b[None, :] < count
     even = run * 2 * PAIRS + 2 * pair
-    at = even[:, None] * count + b[None, :]
+    at = even[:, None] * B + b[None, :]
     if FIRST:
-        left = tl.load(responses + at, mask=inside, other=0.0)
-        right = tl.load(responses + at + count, mask=inside, other=0.0)
+        left, right = tl.load(responses + at), tl.load(responses + at + B)
     else:
-        i = tl.arange(0, INPUTS)
-        x = tl.load(previous + (run * INPUTS + i[:, None]) * count + b[None, :], mask=inside, other=0.0)
-        rows = even[:, None] * INPUTS + i[None, :]
-        left = tl.dot(tl.load(filters + rows), x, input_precision="ieee")
-        right = tl.dot(tl.load(filters + rows + INPUTS), x, input_precision="ieee")
-        tl.store(responses + at, left, mask=inside)
-        tl.store(responses + at + count, right, mask=inside)
+        left, right = tl.zeros((PART, B), tl.float32), tl.zeros((PART, B), tl.float32)
+        for start in range(0, INPUTS, 16):
+            i = start + tl.arange(0, 16)
+            x = tl.load(previous + (run * INPUTS + i[:, None]) * B + b[None, :])
+            rows = even[:, None] * INPUTS + i[None, :]
+            left = tl.dot(tl.load(filters + rows), x, left, input_precision="ieee")
+            right = tl.dot(tl.load(filters + rows + INPUTS), x, right, input_precision="ieee")
+        tl.store(responses + at, left)
+        tl.store(responses + at + B, right)
     left = features_of(left, even, inside, count, gammas, betas, means, variances, eps, momentum, NORMED)
     right = features_of(
         right, even + 1, inside, count, gammas, betas, means, variances, eps, momentum, NORMED
     )
     if NORMED:
-        tl.store(batches + run, tl.load(batches + run) + 1)
+        tl.store(batches + run, tl.load(batches + run) + 1, mask=part == 0)
     larger = tl.maximum(left, right, propagate_nan=tl.PropagateNan.ALL)
     p = tl.where(larger < 0, 0.0, larger)  # NaN stays
-    tl.store(pooled + (run * PAIRS + pair[:, None]) * count + b[None, :], p, mask=inside)
+    tl.store(pooled + (run * PAIRS + pair[:, None]) * B + b[None, :], p)
 
 
 @triton.jit
@@ -91,23 +95,18 @@ def responses_changed(c, scale, gamma, beta, change, place, inside, count, gamma
 
 @triton.jit
 def backward(
-    previous, filters, responses, changes, changes_before, lefts, gammas, betas, rates, kinds, count, eps,
-    FIRST: tl.constexpr, NORMED: tl.constexpr, PAIRS: tl.constexpr, INPUTS: tl.constexpr, B: tl.constexpr,
+    responses, changes, lefts, gammas, betas, rates, count, eps,
+    NORMED: tl.constexpr, PAIRS: tl.constexpr, PART: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """A hidden layer of one run: the gradient of its inputs, and its step.
-
-    Of the first layer, the gradient of the responses, for the large product that is left.
-    """
-    run = tl.program_id(0)
-    rate, kind = tl.load(rates + run), tl.load(kinds + run)
-    pair, b = tl.arange(0, PAIRS), tl.arange(0, B)
+    """Part of a hidden layer of one run: the gradient of its responses from that of its pooled features."""
+    run, part = tl.program_id(0), tl.program_id(1)
+    rate = tl.load(rates + run)
+    pair, b = part * PART + tl.arange(0, PART), tl.arange(0, B)
     inside = b[None, :] < count
     even = run * 2 * PAIRS + 2 * pair
-    at = even[:, None] * count + b[None, :]
-    left = tl.load(responses + at, mask=inside, other=0.0)
-    right = tl.load(responses + at + count, mask=inside, other=0.0)
-    pooled = (run * PAIRS + pair[:, None]) * count + b[None, :]
-    change = tl.load(changes + pooled, mask=inside, other=0.0)
+    at = even[:, None] * B + b[None, :]
+    left, right = tl.load(responses + at), tl.load(responses + at + B)
+    change = tl.load(changes + (run * PAIRS + pair[:, None]) * B + b[None, :])
     a_left, a_right = left, right
     if NORMED:
         gamma_left, beta_left = tl.load(gammas + even), tl.load(betas + even)
@@ -127,20 +126,33 @@ def backward(
         d_right = responses_changed(
             c_right, s_right, gamma_right, beta_right, d_right, even + 1, inside, count, gammas, betas, rate
         )
-    if FIRST:
-        tl.store(lefts + at, d_left, mask=inside)
-        tl.store(lefts + at + count, d_right, mask=inside)
-    else:
-        i = tl.arange(0, INPUTS)
-        inputs = (run * INPUTS + i[:, None]) * count + b[None, :]
-        x = tl.load(previous + inputs, mask=inside, other=0.0)
-        rows = even[:, None] * INPUTS + i[None, :]
-        w_left, w_right = tl.load(filters + rows), tl.load(filters + rows + INPUTS)
-        back = tl.dot(tl.trans(w_left), d_left, input_precision="ieee")
-        back += tl.dot(tl.trans(w_right), d_right, input_precision="ieee")
-        tl.store(changes_before + inputs, back, mask=inside)
-        g_left = tl.dot(d_left, tl.trans(x), input_precision="ieee")
-        g_right = tl.dot(d_right, tl.trans(x), input_precision="ieee")
-        tl.debug_barrier()  # every thread has read before one writes
-        tl.store(filters + rows, stepped(w_left, g_left, rate, kind))
-        tl.store(filters + rows + INPUTS, stepped(w_right, g_right, rate, kind))
+    tl.store(lefts + at, d_left)
+    tl.store(lefts + at + B, d_right)
+
+
+@triton.jit
+def step_hidden(
+    previous, filters, lefts, changes, rates, kinds,
+    FILTERS: tl.constexpr, INPUTS: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """A hidden layer of one run, not the first: the gradient of its inputs, and the step of its filters."""
+    run = tl.program_id(0)
+    row, i, b = tl.arange(0, FILTERS), tl.arange(0, INPUTS), tl.arange(0, B)
+    inputs = (run * INPUTS + i[:, None]) * B
+    weights = (run * FILTERS + row[:, None]) * INPUTS + i[None, :]
+    back = tl.zeros((INPUTS, B), tl.float32)
+    for start in range(0, FILTERS, 16):
+        some = run * FILTERS + start + tl.arange(0, 16)
+        w = tl.load(filters + some[:, None] * INPUTS + i[None, :])
+        d = tl.load(lefts + some[:, None] * B + b[None, :])
+        back = tl.dot(tl.trans(w), d, back, input_precision="ieee")
+    tl.store(changes + inputs + b[None, :], back)
+    g = tl.zeros((FILTERS, INPUTS), tl.float32)
+    for start in range(0, B, 16):
+        some = start + tl.arange(0, 16)
+        d = tl.load(lefts + (run * FILTERS + row[:, None]) * B + some[None, :])
+        x = tl.load(previous + inputs + some[None, :])
+        g = tl.dot(d, tl.trans(x), g, input_precision="ieee")
+    moved = stepped(tl.load(filters + weights), g, tl.load(rates + run), tl.load(kinds + run))
+    tl.debug_barrier()  # every thread has read before one writes
+    tl.store(filters + weights, moved)

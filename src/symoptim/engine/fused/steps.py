@@ -1,7 +1,7 @@
 """Triton kernels that move weights: the update of filters, and the classifier from its features to its step.
 
 Formulas are those of :mod:`symoptim.updates.step` and :mod:`symoptim.engine.pairwise`. Axis letters: r run, o
-row, i column, j pair, k class, b example; b is padded to ``B`` and k to ``CLASSES``, and padding is zero.
+row, i column, j pair, k class, b example. With zeros, b is padded to ``B``, in memory too, and k to ``CLASSES``.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -14,10 +14,11 @@ UNIT_NORM = tl.constexpr(2)
 
 
 @triton.jit
-def take(images, labels, index, batch, targets, pixels, PIXELS: tl.constexpr):
-    """Copy image ``index[r, b]`` to ``batch[r, b]``, and its label; a program each."""
-    place = tl.program_id(0)
-    number = tl.load(index + place)
+def take(images, labels, order, position, batch, targets, trained, count, pixels, PIXELS: tl.constexpr):
+    """Copy image ``order[r, position + b]`` to ``batch[r, b]``, and its label; a program each."""
+    run, b = tl.program_id(0), tl.program_id(1)
+    place = run * count + b
+    number = tl.load(order + run * trained + tl.load(position) + b)
     tl.store(targets + place, tl.load(labels + number))
     pixel = tl.arange(0, PIXELS)
     inside = pixel < pixels
@@ -57,8 +58,8 @@ def classify(
     run = tl.program_id(0)
     pair, b, k = tl.arange(0, PAIRS), tl.arange(0, B), tl.arange(0, CLASSES)
     inside = b < count
-    features = (run * PAIRS + pair[:, None]) * count + b[None, :]
-    p = tl.load(pooled + features, mask=inside[None, :], other=0.0)
+    features = (run * PAIRS + pair[:, None]) * B + b[None, :]
+    p = tl.load(pooled + features)
     weights = (run * classes + k[:, None]) * PAIRS + pair[None, :]
     theta = tl.load(classifier + weights, mask=k[:, None] < classes, other=0.0)
     scores = tl.dot(theta, p, input_precision="ieee")
@@ -79,7 +80,7 @@ def classify(
     change = shares / total[None, :] - tl.where(is_label, 1.0, 0.0)
     change = tl.where(inside[None, :] & (k[:, None] < classes), change, 0.0)
     back = tl.dot(tl.trans(theta), change, input_precision="ieee")
-    tl.store(changes + features, back, mask=inside[None, :])
+    tl.store(changes + features, back)
     gradient = tl.dot(change, tl.trans(p), input_precision="ieee")
     squared = tl.sum(theta * theta, 0)[None, :]
     size = tl.where(tl.load(kinds + run) == SCALED, squared, 1.0)
