@@ -1,7 +1,7 @@
 """Triton kernels that move weights: the update of filters, and the classifier from its features to its step.
 
 Formulas are those of :mod:`symoptim.updates.step` and :mod:`symoptim.engine.pairwise`. Axis letters: r run, o
-row, i column, j pair, k class, b example. With zeros, b is padded to ``B``, in memory too, and k to ``CLASSES``.
+row, i column, j pair, k class, b example; b is padded to ``B``, in memory too, and k to ``CLASSES``, with 0.
 """
 
 # pyright: basic, reportMissingImports=false
