@@ -11,6 +11,7 @@ import pytest
 
 from symoptim.engine.decisions import Epoch, Findings, Outcome
 from symoptim.engine.training import Result
+from symoptim.experiments import recording
 from symoptim.experiments.recording import CHECKPOINT_SECONDS, CHECKPOINT_SHARE, Recorder, Task
 from symoptim.records.findings import read_confusions
 from symoptim.records.ledger import RunRow
@@ -107,6 +108,23 @@ def test_how_long_saving_takes_is_remembered_from_run_to_run(records: Records, c
     recorder.train("one", tasks(10), lambda: first)
     recorder.train("two", tasks(60, "two"), lambda: second)
     assert (first.saved, second.saved) == ([6], [math.floor(1 / CHECKPOINT_SHARE) + 1])
+
+
+def test_the_next_epoch_is_on_its_way_before_one_is_written_down(
+    records: Records, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    training = Slow(clock, epochs=2)
+    monkeypatch.setattr(training, "start_epoch", lambda: told.append("started"))
+    write = recording.write_epoch
+
+    def written(*arguments: Any) -> None:
+        told.append("written")
+        write(*arguments)
+
+    monkeypatch.setattr(recording, "write_epoch", written)
+    Recorder(records, Counter()).train("one", tasks(2), lambda: training)
+    assert told == ["started", "started", "written", "written"]
 
 
 def test_the_last_epoch_is_not_saved(records: Records, clock: Clock) -> None:

@@ -1,6 +1,9 @@
 """``symoptim report``: the page, from the records alone."""
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +15,38 @@ from symoptim.cli.tables import rates_table, scores_table, table2_table, verdict
 from symoptim.report.scenes.words import scene_remarks, scene_sentences
 from symoptim.report.summary import Summary
 from symoptim.report.write import MnistReport, write_report
+
+LARGE_MODULES = (
+    "scipy.stats",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "jinja2",
+)
+"""What reports are written with."""
+
+SETTLED_SECONDS = (
+    6.0  # at first networks are made and kernels compiled; later the process waits for its device
+)
+
+
+def import_ahead() -> threading.Timer:
+    """Import what the report will need while training goes on.
+
+    Returns:
+        The timer that will do it, to be canceled if training is over first.
+    """
+    timer = threading.Timer(SETTLED_SECONDS, import_large_modules)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def import_large_modules() -> None:
+    """Import what reports are written with; what is missing is missed when it is used."""
+    for name in LARGE_MODULES:
+        with suppress(ImportError):
+            import_module(name)
 
 
 def report(

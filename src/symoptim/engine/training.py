@@ -78,11 +78,15 @@ class Ensemble:
         return bool(self.running)
 
     def start_epoch(self) -> None:
-        """Put the next epoch on its way; on CUDA the host may go on to other work, another ensemble's say.
+        """On CUDA, put the next epoch on its way: the host may go on to other work, another ensemble's say.
 
         Raises:
             OptionError: all runs have ended.
         """
+        if self.trainer.device.type == "cuda":
+            self._start_epoch()
+
+    def _start_epoch(self) -> None:
         if not self.running:
             raise OptionError("all runs have ended: there is nothing left to train")
         with full_float32():
@@ -96,9 +100,12 @@ class Ensemble:
 
         Returns:
             What happened to every run that took part; ``histories`` has all epochs of all runs.
+
+        Raises:
+            OptionError: all runs have ended.
         """
         if not self._is_started:
-            self.start_epoch()
+            self._start_epoch()
         measured = [[float(number) for number in numbers] for numbers in self.trainer.finish_epoch()]
         self._is_started = False
         self.epochs += 1
@@ -130,7 +137,7 @@ class Ensemble:
             OptionError: there is no such run, or it had ended before this ensemble was taken up.
         """
         if name in self.running:
-            weights = self.trainer.stack.network_state(self.running.index(name))
+            (weights,) = self.trainer.stack.network_states([self.running.index(name)])
         elif name in self._ended:
             weights = self._ended[name]
         else:
@@ -141,9 +148,10 @@ class Ensemble:
         return model.eval()
 
     def _go_on_with(self, names: list[str]) -> None:
-        for row, name in enumerate(self.running):
-            if name not in names:
-                self._ended[name] = self.trainer.stack.network_state(row)
+        ended = {name: row for row, name in enumerate(self.running) if name not in names}
+        if ended:
+            states = self.trainer.stack.network_states(list(ended.values()))
+            self._ended |= dict(zip(ended, states, strict=True))
         if names and names != self.running:
             self.trainer.keep([index for index, name in enumerate(self.running) if name in names])
         self.running = names
@@ -161,7 +169,10 @@ class Ensemble:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` saved, of the same runs: the result is the same, bit for bit."""
+        """Go on from what :meth:`state_dict` saved, of the same runs: the result is the same, bit for bit.
+
+        But for updates in the full metric on CUDA, whose sums are taken in any order.
+        """
         self.epochs = state["epochs"]
         self.histories = {name: [Epoch(*e) for e in past] for name, past in state["histories"].items()}
         self._go_on_with(state["running"])

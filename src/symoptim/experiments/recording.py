@@ -132,13 +132,16 @@ class Recorder:
 
     def _follow(self, training: Training, ensemble: str, tasks: Mapping[str, Task]) -> Iterator[None]:
         saved_at = time.monotonic()
+        training.start_epoch()
         while training.is_running:
-            training.start_epoch()
             yield
             results = training.train_epoch()
             began = time.monotonic()
             saving = training.is_running and began - saved_at > self.patience
-            self._write(ensemble, results, _to_bytes(training) if saving else None)
+            state = _to_bytes(training) if saving else None
+            if training.is_running:
+                training.start_epoch()  # a device has work while this one is written down
+            self._write(ensemble, results, state)
             if saving:
                 saved_at = time.monotonic()
                 self.patience = max(CHECKPOINT_SECONDS, (saved_at - began) / CHECKPOINT_SHARE)

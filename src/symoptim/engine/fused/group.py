@@ -36,6 +36,7 @@ class Room:
         self.responses = [first.new_zeros(runs, width, padded) for _ in network.layers]
         self.pooled = [first.new_zeros(runs, width // 2, padded) for _ in network.layers]
         self.changes = [first.new_zeros(runs, width // 2, padded) for _ in network.layers]
+        self.errors = first.new_zeros(runs, _tile(network.classifier.shape[1]), padded)
         self.left = first.new_zeros(runs, width, padded)
         self.gradient = torch.empty_like(first)
 
@@ -125,9 +126,9 @@ class FusedGroup:
         (runs, pairs, padded), tally = room.pooled[0].shape, self.group.tally
         classes = self.network.classifier.shape[1]
         self.steps.classify[(runs,)](
-            room.pooled[-1], self.network.classifier, room.targets, room.changes[-1],
+            room.pooled[-1], self.network.classifier, room.targets, room.errors, room.changes[-1],
             self.rates, self.columns, tally.loss, tally.wrong, classes, count,
-            PAIRS=pairs, CLASSES=_tile(classes), B=padded, num_warps=8,
+            PAIRS=pairs, CLASSES=_tile(classes), B=padded,
         )  # fmt: skip
 
     def _backward(self, number: int, layer: Layer, room: Room, count: int) -> None:

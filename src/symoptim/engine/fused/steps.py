@@ -51,19 +51,24 @@ def step_rows(weights, gradients, rates, kinds, filters, inputs, ROWS: tl.conste
 
 @triton.jit
 def classify(
-    pooled, classifier, targets, changes, rates, kinds, losses, wrongs, classes, count,
+    pooled, classifier, targets, errors, changes, rates, kinds, losses, wrongs, classes, count,
     PAIRS: tl.constexpr, CLASSES: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
-    """Loss and wrong answers of one run, the gradient of its last features; the classifier steps."""
+    """Loss and wrong answers of one run, the gradient of its last features; the classifier steps.
+
+    In between the gradient of the scores is put down in ``errors`` ``(r, k, b)``.
+    """
     run = tl.program_id(0)
     pair, b, k = tl.arange(0, PAIRS), tl.arange(0, B), tl.arange(0, CLASSES)
-    inside = b < count
-    features = (run * PAIRS + pair[:, None]) * B + b[None, :]
-    p = tl.load(pooled + features)
-    weights = (run * classes + k[:, None]) * PAIRS + pair[None, :]
-    theta = tl.load(classifier + weights, mask=k[:, None] < classes, other=0.0)
-    scores = tl.dot(theta, p, input_precision="ieee")
-    scores = tl.where(k[:, None] < classes, scores, -float("inf"))
+    inside, is_class = b < count, k[:, None] < classes
+    rows = (run * classes + k[:, None]) * PAIRS
+    scores = tl.zeros((CLASSES, B), tl.float32)
+    for start in range(0, PAIRS, 16):
+        some = start + tl.arange(0, 16)
+        p = tl.load(pooled + (run * PAIRS + some[:, None]) * B + b[None, :])
+        theta = tl.load(classifier + rows + some[None, :], mask=is_class, other=0.0)
+        scores = tl.dot(theta, p, scores, input_precision="ieee")
+    scores = tl.where(is_class, scores, -float("inf"))
     label = tl.load(targets + run * count + b, mask=inside, other=0)
     is_label = k[:, None] == label[None, :]
     highest = tl.max(scores, 0)
@@ -78,12 +83,20 @@ def classify(
     miss = tl.where(inside & (guess != label), 1, 0)
     tl.store(wrongs + run, tl.load(wrongs + run) + tl.sum(miss, 0).to(tl.int64))
     change = shares / total[None, :] - tl.where(is_label, 1.0, 0.0)
-    change = tl.where(inside[None, :] & (k[:, None] < classes), change, 0.0)
+    change = tl.where(inside[None, :] & is_class, change, 0.0)
+    tl.store(errors + (run * CLASSES + k[:, None]) * B + b[None, :], change)
+    theta = tl.load(classifier + rows + pair[None, :], mask=is_class, other=0.0)
     back = tl.dot(tl.trans(theta), change, input_precision="ieee")
-    tl.store(changes + features, back)
-    gradient = tl.dot(change, tl.trans(p), input_precision="ieee")
+    tl.store(changes + (run * PAIRS + pair[:, None]) * B + b[None, :], back)
+    tl.debug_barrier()  # errors are there for every thread
+    gradient = tl.zeros((CLASSES, PAIRS), tl.float32)
+    for start in range(0, B, 16):
+        some = start + tl.arange(0, 16)
+        d = tl.load(errors + (run * CLASSES + k[:, None]) * B + some[None, :])
+        p = tl.load(pooled + (run * PAIRS + pair[:, None]) * B + some[None, :])
+        gradient = tl.dot(d, tl.trans(p), gradient, input_precision="ieee")
     squared = tl.sum(theta * theta, 0)[None, :]
     size = tl.where(tl.load(kinds + run) == SCALED, squared, 1.0)
     moved = theta - tl.load(rates + run) * size * gradient
     tl.debug_barrier()  # every thread has read before one writes
-    tl.store(classifier + weights, moved, mask=k[:, None] < classes)
+    tl.store(classifier + rows + pair[None, :], moved, mask=is_class)
