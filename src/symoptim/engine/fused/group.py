@@ -39,6 +39,8 @@ class Room:
         self.errors = first.new_zeros(runs, _tile(network.classifier.shape[1]), padded)
         self.left = first.new_zeros(runs, width, padded)
         self.gradient = torch.empty_like(first)
+        self.some = min(32, width // 2, padded)
+        """Places that products go over at a time."""
 
 
 def can_fuse(group: Group) -> bool:
@@ -119,7 +121,7 @@ class FusedGroup:
         self.layers.forward[(runs, pairs // part)](
             room.pooled[number - 1], layer.filters, room.responses[number], room.pooled[number],
             norm.gamma, norm.beta, norm.mean, norm.variance, norm.batches, count, norm.eps, norm.momentum,
-            FIRST=number == 0, PAIRS=pairs, PART=part, INPUTS=pairs, B=padded, **options,
+            FIRST=number == 0, PAIRS=pairs, PART=part, INPUTS=pairs, B=padded, SOME=room.some, **options,
         )  # fmt: skip
 
     def _classify(self, room: Room, count: int) -> None:
@@ -128,7 +130,7 @@ class FusedGroup:
         self.steps.classify[(runs,)](
             room.pooled[-1], self.network.classifier, room.targets, room.errors, room.changes[-1],
             self.rates, self.columns, tally.loss, tally.wrong, classes, count,
-            PAIRS=pairs, CLASSES=_tile(classes), B=padded,
+            PAIRS=pairs, CLASSES=_tile(classes), B=padded, SOME=room.some,
         )  # fmt: skip
 
     def _backward(self, number: int, layer: Layer, room: Room, count: int) -> None:
@@ -141,7 +143,8 @@ class FusedGroup:
         if number:
             self.layers.step_hidden[(runs,)](
                 room.pooled[number - 1], layer.filters, room.left, room.changes[number - 1],
-                self.rates, self.rows, FILTERS=2 * pairs, INPUTS=pairs, B=padded, num_warps=8,
+                self.rates, self.rows, FILTERS=2 * pairs, INPUTS=pairs, B=padded, SOME=room.some,
+                num_warps=8,
             )  # fmt: skip
 
     def _norm(self, layer: Layer) -> tuple[Norm, dict[str, bool]]:

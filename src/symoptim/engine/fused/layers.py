@@ -3,8 +3,8 @@
 Formulas are those of :mod:`symoptim.engine.pairwise`. The filters of a layer come as the left and the right
 ones of its pairs, so that a pair is one place of two tiles. What the way back needs of the way forward it
 computes again. Tiles are ``(j, b)``, j pair, b example. Examples are padded to ``B`` in memory, too; padding
-is zero. Products go over 16 places at a time: a tile at once would be more than the registers of a program,
-and thousands of instructions to compile.
+is zero. Products go over ``SOME`` places at a time: a tile at once would be more than the registers of a
+program, and thousands of instructions to compile.
 """
 
 # pyright: basic, reportMissingImports=false
@@ -48,7 +48,7 @@ def features_of(
 def forward(
     previous, filters, responses, pooled, gammas, betas, means, variances, batches, count, eps, momentum,
     FIRST: tl.constexpr, NORMED: tl.constexpr, PAIRS: tl.constexpr, PART: tl.constexpr, INPUTS: tl.constexpr,
-    B: tl.constexpr,
+    B: tl.constexpr, SOME: tl.constexpr,
 ):  # fmt: skip
     """Part of a hidden layer of one run: responses, which are there for the first, and pooled features."""
     run, part = tl.program_id(0), tl.program_id(1)
@@ -60,8 +60,8 @@ def forward(
         left, right = tl.load(responses + at), tl.load(responses + at + B)
     else:
         left, right = tl.zeros((PART, B), tl.float32), tl.zeros((PART, B), tl.float32)
-        for start in range(0, INPUTS, 16):
-            i = start + tl.arange(0, 16)
+        for start in range(0, INPUTS, SOME):
+            i = start + tl.arange(0, SOME)
             x = tl.load(previous + (run * INPUTS + i[:, None]) * B + b[None, :])
             rows = even[:, None] * INPUTS + i[None, :]
             left = tl.dot(tl.load(filters + rows), x, left, input_precision="ieee")
@@ -133,7 +133,7 @@ def backward(
 @triton.jit
 def step_hidden(
     previous, filters, lefts, changes, rates, kinds,
-    FILTERS: tl.constexpr, INPUTS: tl.constexpr, B: tl.constexpr,
+    FILTERS: tl.constexpr, INPUTS: tl.constexpr, B: tl.constexpr, SOME: tl.constexpr,
 ):  # fmt: skip
     """A hidden layer of one run, not the first: the gradient of its inputs, and the step of its filters."""
     run = tl.program_id(0)
@@ -141,15 +141,15 @@ def step_hidden(
     inputs = (run * INPUTS + i[:, None]) * B
     weights = (run * FILTERS + row[:, None]) * INPUTS + i[None, :]
     back = tl.zeros((INPUTS, B), tl.float32)
-    for start in range(0, FILTERS, 16):
-        some = run * FILTERS + start + tl.arange(0, 16)
+    for start in range(0, FILTERS, SOME):
+        some = run * FILTERS + start + tl.arange(0, SOME)
         w = tl.load(filters + some[:, None] * INPUTS + i[None, :])
         d = tl.load(lefts + some[:, None] * B + b[None, :])
         back = tl.dot(tl.trans(w), d, back, input_precision="ieee")
     tl.store(changes + inputs + b[None, :], back)
     g = tl.zeros((FILTERS, INPUTS), tl.float32)
-    for start in range(0, B, 16):
-        some = start + tl.arange(0, 16)
+    for start in range(0, B, SOME):
+        some = start + tl.arange(0, SOME)
         d = tl.load(lefts + (run * FILTERS + row[:, None]) * B + some[None, :])
         x = tl.load(previous + inputs + some[None, :])
         g = tl.dot(d, tl.trans(x), g, input_precision="ieee")

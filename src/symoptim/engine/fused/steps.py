@@ -52,7 +52,7 @@ def step_rows(weights, gradients, rates, kinds, filters, inputs, ROWS: tl.conste
 @triton.jit
 def classify(
     pooled, classifier, targets, errors, changes, rates, kinds, losses, wrongs, classes, count,
-    PAIRS: tl.constexpr, CLASSES: tl.constexpr, B: tl.constexpr,
+    PAIRS: tl.constexpr, CLASSES: tl.constexpr, B: tl.constexpr, SOME: tl.constexpr,
 ):  # fmt: skip
     """Loss and wrong answers of one run, the gradient of its last features; the classifier steps.
 
@@ -63,8 +63,8 @@ def classify(
     inside, is_class = b < count, k[:, None] < classes
     rows = (run * classes + k[:, None]) * PAIRS
     scores = tl.zeros((CLASSES, B), tl.float32)
-    for start in range(0, PAIRS, 16):
-        some = start + tl.arange(0, 16)
+    for start in range(0, PAIRS, SOME):
+        some = start + tl.arange(0, SOME)
         p = tl.load(pooled + (run * PAIRS + some[:, None]) * B + b[None, :])
         theta = tl.load(classifier + rows + some[None, :], mask=is_class, other=0.0)
         scores = tl.dot(theta, p, scores, input_precision="ieee")
@@ -90,8 +90,8 @@ def classify(
     tl.store(changes + (run * PAIRS + pair[:, None]) * B + b[None, :], back)
     tl.debug_barrier()  # errors are there for every thread
     gradient = tl.zeros((CLASSES, PAIRS), tl.float32)
-    for start in range(0, B, 16):
-        some = start + tl.arange(0, 16)
+    for start in range(0, B, SOME):
+        some = start + tl.arange(0, SOME)
         d = tl.load(errors + (run * CLASSES + k[:, None]) * B + some[None, :])
         p = tl.load(pooled + (run * PAIRS + pair[:, None]) * B + some[None, :])
         gradient = tl.dot(d, tl.trans(p), gradient, input_precision="ieee")
