@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from small import PIXELS, a_run, batch_of, small_data, small_network
 from symoptim.engine.group import Group
+from symoptim.engine.hidden import Compiled, Hidden, Plain
 from symoptim.engine.pairwise import Pairwise, is_pairwise
 from symoptim.engine.passes import Autograd
 from symoptim.engine.products import Product, formed
@@ -19,6 +20,25 @@ from symoptim.models import arch1, arch2
 
 UPDATES = ("b-sgd", "sm", "un", "adamw")
 """Those that need no gradient as a tensor, and one that does."""
+
+
+@pytest.fixture(params=[Plain, Compiled], autouse=True)
+def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Hidden]:
+    """Both ways: as where numba is missing, and with what it compiles."""
+    if request.param is Compiled:
+        pytest.importorskip("numba")
+        monkeypatch.setattr("symoptim.engine.numerics.MOST_THREADS", torch.get_num_threads())
+    else:
+        for module in ("hidden", "products"):
+            monkeypatch.setattr(f"symoptim.engine.{module}.compiled_for", lambda _: None)
+    return request.param
+
+
+def test_layers_are_compiled_where_they_can_be(hidden: type[Hidden], monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = Stack(small_network(), [0])
+    assert Pairwise(stack).hidden is hidden
+    monkeypatch.setattr("symoptim.engine.numerics.MOST_THREADS", 0)
+    assert Pairwise(stack).hidden is Plain
 
 
 def trainer_of(architecture: str, depth: int, **rates: float) -> Trainer:

@@ -43,13 +43,18 @@ def norm_of(stack: Stack, name: str, norm: nn.Module, runs: slice) -> Norm | Non
     return Norm(gamma, beta, mean, variance, batches, norm.eps, cast("float", norm.momentum))
 
 
-def center(norm: Norm, responses: Tensor) -> tuple[Tensor, Tensor]:
-    """Centered responses c, and the scale sigma; the running averages follow."""
-    count = responses.shape[2]
+def require_several(count: int) -> None:
+    """Refuse a batch that has no variance."""
     if count == 1:
         raise OptionError(
             "batch normalization cannot learn from a batch of 1 image: choose another batch size"
         )
+
+
+def center(norm: Norm, responses: Tensor) -> tuple[Tensor, Tensor]:
+    """Centered responses c, and the scale sigma; the running averages follow."""
+    count = responses.shape[2]
+    require_several(count)
     mean = responses.mean(dim=2, keepdim=True)
     centered = responses - mean
     squares = lengths(centered).square_()

@@ -10,12 +10,14 @@ Features come first and examples last, ``(r, o, b)``, so that pairs are neighbor
 over a batch lies side by side. Axis letters: r run, o filter or feature, i input, b example.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from symoptim.engine.batch_norm import Norm, center, evaluate_, norm_of, to_responses_
+from symoptim.engine.batch_norm import Norm, evaluate_, norm_of
+from symoptim.engine.hidden import Hidden, hidden_for, pool
 from symoptim.engine.passes import Passed
 from symoptim.engine.products import Gradient, Product
 from symoptim.engine.stack import Stack
@@ -28,17 +30,6 @@ class Layer(NamedTuple):
     name: str
     filters: Tensor
     norm: Norm | None
-
-
-class Seen(NamedTuple):
-    """What the way back needs of a layer: x, h, c and sigma, which of a pair is larger, p."""
-
-    inputs: Tensor
-    responses: Tensor
-    centered: Tensor
-    scale: Tensor
-    winner: Tensor
-    pooled: Tensor
 
 
 def is_pairwise(network: nn.Module) -> bool:
@@ -75,18 +66,20 @@ class Pairwise:
             for number, layer in enumerate(network.hidden)
         ]
         self.classifier = stack.parameters["classifier.weight"].detach()[runs]
+        self.hidden = hidden_for(self.classifier)
 
     @torch.no_grad()
     def train(self, images: Tensor, labels: Tensor) -> Passed:
         """Pass a batch forward and back."""
         labels = self._for_every_run(labels)
-        responses, seen = self._first_responses(images.flatten(2)), list[Seen]()
-        features = images.flatten(2).mT
+        responses, passed = [self._first_responses(images.flatten(2))], list[Hidden]()
+        inputs = [images.flatten(2).mT]
         for layer in self.layers:
-            if seen:
-                responses = torch.bmm(layer.filters, features)
-            seen.append(_forward(layer.norm, features, responses))
-            features = seen[-1].pooled
+            if passed:
+                responses.append(torch.bmm(layer.filters, inputs[-1]))
+            passed.append(self.hidden(layer.norm, responses[-1]))
+            inputs.append(passed[-1].pooled)
+        features = inputs.pop()
         scores = torch.bmm(self.classifier, features)
         target = labels.unsqueeze(1)
         logarithms = torch.log_softmax(scores, dim=1)
@@ -94,12 +87,24 @@ class Pairwise:
         change = logarithms.exp_()
         change.scatter_(1, target, change.gather(1, target).sub_(1))
         gradients: dict[str, Gradient] = {"classifier.weight": Product(change, features.mT, scores)}
+        met = list(zip(self.layers, passed, inputs, responses, strict=True))
+        return Passed(losses, _misses(scores, labels), gradients | self._back(met, change))
+
+    def _back(
+        self, met: Sequence[tuple[Layer, Hidden, Tensor, Tensor]], change: Tensor
+    ) -> dict[str, Gradient]:
+        """Gradients of all layers ``met``, each with its inputs and responses, from that of the scores."""
+        gradients: dict[str, Gradient] = {}
         weights = self.classifier
-        for layer, met in zip(reversed(self.layers), reversed(seen), strict=True):
-            half = torch.baddbmm(met.pooled, weights.mT, change, beta=0, alpha=0.5)
-            change = _backward(layer, met, half, gradients)
+        for layer, passed, x, h in reversed(met):
+            half = torch.baddbmm(passed.pooled, weights.mT, change, beta=0, alpha=0.5)
+            change, norm = passed.back(half)
+            gradients[f"{layer.name}.filters.weight"] = Product(change, x.mT, h)
+            if norm:
+                names = (f"{layer.name}.norm.weight", f"{layer.name}.norm.bias")
+                gradients |= dict(zip(names, norm, strict=True))
             weights = layer.filters
-        return Passed(losses, _misses(scores, labels), gradients)
+        return gradients
 
     def _for_every_run(self, labels: Tensor) -> Tensor:
         """Labels ``(s, b)`` of batches, ``(r, b)`` by run."""
@@ -127,44 +132,8 @@ class Pairwise:
                 responses = torch.bmm(layer.filters, features)
             if layer.norm:
                 evaluate_(layer.norm, responses)
-            features = _pool(responses)
+            features = pool(responses)
         return _misses(torch.bmm(self.classifier, features), labels)
-
-
-def _pairs(features: Tensor) -> tuple[Tensor, Tensor]:
-    """The first features of all pairs, and the second ones."""
-    runs, count, examples = features.shape
-    pairs = features.view(runs, count // 2, 2, examples)
-    return pairs[:, :, 0], pairs[:, :, 1]
-
-
-def _pool(features: Tensor) -> Tensor:
-    """ReLU and the larger of every pair."""
-    return torch.maximum(*_pairs(features)).clamp_(min=0)
-
-
-def _forward(norm: Norm | None, inputs: Tensor, responses: Tensor) -> Seen:
-    features = centered = scale = responses
-    if norm:
-        centered, scale = center(norm, responses)
-        features = (centered * (norm.gamma * scale)).add_(norm.beta)
-    even, odd = _pairs(features)
-    winner = (even - odd).sign_()  # 1 or -1; 0 where both are equal
-    return Seen(inputs, responses, centered, scale, winner, _pool(features))
-
-
-def _backward(layer: Layer, seen: Seen, half: Tensor, gradients: dict[str, Gradient]) -> Tensor:
-    """From half the gradient of pooled features to that of responses; the layer's own are put down."""
-    half = half.mul_(seen.pooled.sign())
-    signed = half * seen.winner
-    change = torch.empty_like(seen.responses)
-    for place, operation in zip(_pairs(change), (torch.add, torch.sub), strict=True):
-        operation(half, signed, out=place)
-    if layer.norm:
-        gamma, beta = to_responses_(layer.norm, seen.centered, seen.scale, change)
-        gradients |= {f"{layer.name}.norm.weight": gamma, f"{layer.name}.norm.bias": beta}
-    gradients[f"{layer.name}.filters.weight"] = Product(change, seen.inputs.mT, seen.responses)
-    return change
 
 
 def _misses(scores: Tensor, labels: Tensor) -> Tensor:

@@ -16,11 +16,12 @@ Axis letters: r run, o row, i column, b example.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from symoptim.engine.numerics import compiled_for
 from symoptim.geometry.filters import COLUMNS, ROWS, Axes, inner, squared_norm
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
@@ -76,13 +77,22 @@ def lengths(rows: Tensor) -> Tensor:
     return cast("Tensor", torch.linalg.vector_norm(rows, dim=2, keepdim=True))  # pyright: ignore[reportUnknownMemberType]
 
 
+def _dots(kernels: Any, u: Tensor, v: Tensor) -> Tensor:
+    """Inner products of rows, ``(r, o, i), (r, o, i) -> (r, o, 1)``."""
+    found = u.new_empty(*u.shape[:2], 1)
+    kernels.dots(u.numpy(), v.numpy(), found.numpy())
+    return found
+
+
 def _plain(w: Tensor, g: Product, rate: Tensor) -> None:
     g.left.mul_(rate)
     g.take_from(w)
 
 
 def _scaled_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    g.left.mul_(lengths(w).square_().mul_(rate))
+    kernels = compiled_for(w)
+    squared = _dots(kernels, w, w) if kernels else lengths(w).square_()
+    g.left.mul_(squared.mul_(rate))
     g.take_from(w)
 
 
@@ -93,11 +103,16 @@ def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
 def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
     # Before it is normalized the step gives a w - r g, whose length is of no importance. A vanishing a may be
     # anything up to a rounding step: then r |c| is one, so r |g| is at least that.
-    stretch = inner(g.left, g.responses).mul_(rate).add_(1)
+    kernels = compiled_for(w)
+    along = _dots(kernels, g.left, g.responses) if kernels else inner(g.left, g.responses)
+    stretch = along.mul_(rate).add_(1)
     stretch = stretch.abs().clamp_(min=torch.finfo(w.dtype).eps).copysign_(stretch)
     g.left.mul_(rate / stretch)
     g.take_from(w)
-    w.mul_(lengths(w).reciprocal_().copysign_(stretch))
+    if kernels:
+        kernels.make_unit(w.numpy(), stretch.numpy())
+    else:
+        w.mul_(lengths(w).reciprocal_().copysign_(stretch))
 
 
 WALKS: dict[tuple[Update, Axes], Callable[[Tensor, Product, Tensor], None]] = {
