@@ -95,3 +95,7 @@ class Lane:
             return nullcontext()
         self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
         return torch.cuda.stream(self.stream)
+
+    def is_done(self) -> bool:
+        """Whether all work of this lane has been done."""
+        return self.stream is None or self.stream.query()

@@ -93,6 +93,10 @@ class Ensemble:
             self.trainer.start_epoch(self.epochs + 1)
         self._is_started = True
 
+    def is_ready(self) -> bool:
+        """Whether :meth:`train_epoch` has not to wait for an epoch that was started."""
+        return not self._is_started or self.trainer.lane.is_done()
+
     def train_epoch(self) -> dict[str, Result]:
         """Train one epoch, or wait for the one that was started; then let go the runs that stop.
 

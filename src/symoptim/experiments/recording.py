@@ -2,7 +2,8 @@
 
 Whatever trains epoch by epoch and can save its state will do. A process that ends, however it ends, can be
 followed by another with the same plan and the same records: it goes on at the last checkpoint. Several
-trainings can take turns: while an epoch of one is on its way, another is written down and sent on.
+trainings can take turns: while epochs of some are on their way, one that has arrived is sent on and written
+down.
 """
 
 import io
@@ -21,6 +22,10 @@ from symoptim.records.store import Records
 
 CHECKPOINT_SECONDS = 5.0  # work that a killed process loses at most, besides the epoch it was in ...
 CHECKPOINT_SHARE = 0.02  # ... or more where saving takes long: it may take this share of the time
+NAP = 2e-4  # seconds; epochs take a hundred times as long
+
+Ready = Callable[[], bool]
+"""Tells whether a work can go on without waiting."""
 
 
 class Watcher(Interface):
@@ -56,6 +61,10 @@ class Training(Interface):
 
     def start_epoch(self) -> None:
         """Put the next epoch on its way, where that can be done without waiting for it."""
+        ...
+
+    def is_ready(self) -> bool:
+        """Whether nothing would be gained by waiting with :meth:`train_epoch`."""
         ...
 
     def train_epoch(self) -> Mapping[str, Result]:
@@ -99,7 +108,7 @@ class Recorder:
 
     def trained(
         self, ensemble: str, tasks: Mapping[str, Task], make: Callable[[], Training]
-    ) -> Iterator[None]:
+    ) -> Iterator[Ready]:
         """Train runs together, from where the records have them to their end; a turn is an epoch.
 
         Args:
@@ -108,7 +117,7 @@ class Recorder:
             make: prepares their training from the beginning.
 
         Yields:
-            While an epoch is on its way.
+            While an epoch is on its way: what tells whether it has arrived.
         """
         if has_ended(self.records, tasks):
             self.watcher.skip(runs=len(tasks), work=sum(task.work for task in tasks.values()))
@@ -130,11 +139,11 @@ class Recorder:
             write_epoch(self.records, name, [], [Ending(name, 0, reason, diverged=True)], None)
         self.watcher.skip(runs=1, work=task.work)
 
-    def _follow(self, training: Training, ensemble: str, tasks: Mapping[str, Task]) -> Iterator[None]:
+    def _follow(self, training: Training, ensemble: str, tasks: Mapping[str, Task]) -> Iterator[Ready]:
         saved_at = time.monotonic()
         training.start_epoch()
         while training.is_running:
-            yield
+            yield training.is_ready
             results = training.train_epoch()
             began = time.monotonic()
             saving = training.is_running and began - saved_at > self.patience
@@ -162,21 +171,29 @@ class Recorder:
         write_epoch(self.records, ensemble, rows, endings, state, findings)
 
 
-def take_turns(works: Iterable[Iterator[None]]) -> None:
-    """Go on with one after the other, turn by turn, until all have ended.
+def take_turns(works: Iterable[Iterator[Ready]]) -> None:
+    """Go on with one after the other, whichever is ready, until all have ended.
 
     >>> told: list[str] = []
-    >>> def work(name: str, turns: int) -> Iterator[None]:
+    >>> def work(name: str, turns: int) -> Iterator[Ready]:
     ...     for turn in range(turns):
     ...         told.append(f"{name}{turn}")
-    ...         yield
+    ...         yield lambda: True
     >>> take_turns([work("a", 3), work("b", 1)])
     >>> told
     ['a0', 'b0', 'a1', 'a2']
     """
-    works = list(works)
-    while works:
-        works = [work for work in works if next(work, works) is None]  # an end is not None
+    waiting = {work: ready for work in works if (ready := next(work, None))}
+    while waiting:
+        those = [work for work, ready in waiting.items() if ready()]
+        for work in those:
+            ready = next(work, None)
+            if ready:
+                waiting[work] = ready
+            else:
+                del waiting[work]
+        if not those:
+            time.sleep(NAP)
 
 
 def _to_bytes(training: Training) -> bytes:

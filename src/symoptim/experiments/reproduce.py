@@ -24,7 +24,7 @@ from symoptim.experiments.plan import (
     selection_runs,
 )
 from symoptim.experiments.protocol import Protocol
-from symoptim.experiments.recording import Recorder, Task, Watcher, take_turns
+from symoptim.experiments.recording import Ready, Recorder, Task, Watcher, take_turns
 from symoptim.records.ledger import RunRow
 from symoptim.records.reading import read_runs
 from symoptim.records.selection import NO_RATE, Candidate, candidate, choose
@@ -57,7 +57,7 @@ class Experiment:
             take_turns(in_flight)
         self.records.finish()
 
-    def _trained(self, cell: Cell) -> Iterator[None]:
+    def _trained(self, cell: Cell) -> Iterator[Ready]:
         """Selection and full runs of one shape; a turn is an epoch."""
         yield from self._phase(cell, "selection", selection_runs(self.protocol, cell))
         chosen = chosen_rates(self.records, cell)
@@ -73,7 +73,7 @@ class Experiment:
             task = Task(row, self.protocol.train, self.protocol.stopping.maximum)
             Recorder(self.records, self.watcher).give_up(name, task, NO_RATE)
 
-    def _phase(self, cell: Cell, phase: str, planned: Mapping[str, Planned]) -> Iterator[None]:
+    def _phase(self, cell: Cell, phase: str, planned: Mapping[str, Planned]) -> Iterator[Ready]:
         """Train the runs of a cell together, from where the records have them to their end."""
         network = network_of(self.protocol, cell, self.data)
         return Recorder(self.records, self.watcher).trained(
