@@ -1,5 +1,6 @@
 """``symoptim report``: the page, from the records alone."""
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ LARGE_MODULES = (
 
 SETTLED_SECONDS = (
     6.0  # at first networks are made and kernels compiled; later the process waits for its device
+SWITCH_SECONDS = 1e-4  # until whoever trains has its turn again, which it gives up at every row it records
 )
 
 
@@ -44,9 +46,14 @@ def import_ahead() -> threading.Timer:
 
 def import_large_modules() -> None:
     """Import what reports are written with; what is missing is missed when it is used."""
-    for name in LARGE_MODULES:
-        with suppress(ImportError):
-            import_module(name)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        for name in LARGE_MODULES:
+            with suppress(ImportError):
+                import_module(name)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def report(
