@@ -26,10 +26,11 @@ LARGE_MODULES = (
 )
 """What reports are written with."""
 
-SETTLED_SECONDS = (
-    6.0  # at first networks are made and kernels compiled; later the process waits for its device
-SWITCH_SECONDS = 1e-4  # until whoever trains has its turn again, which it gives up at every row it records
-)
+SETTLED_SECONDS = 6.0
+"""Until networks are made and kernels compiled; from then on the process mostly waits for its device."""
+
+SWITCH_SECONDS = 1e-4
+"""Until whoever trains has its turn again, which it gives up with every row it records."""
 
 
 def import_ahead() -> threading.Timer:
