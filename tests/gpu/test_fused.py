@@ -55,6 +55,7 @@ def no_synchronization() -> Iterator[Callable[[], None]]:
     torch.cuda.set_sync_debug_mode("default")
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
 def test_after_the_first_a_step_allocates_nothing_and_waits_for_nothing(
@@ -73,6 +74,7 @@ def test_after_the_first_a_step_allocates_nothing_and_waits_for_nothing(
 
 @pytest.mark.parametrize("first", ["eager", "captured"])
 def test_a_graph_keeps_its_numbers_while_eager_steps_change_theirs(first: str) -> None:
+    torch.manual_seed(0)
     weight = nn.Parameter(torch.randn(8, 24, device="cuda"))
     other = nn.Parameter(weight.detach().clone())
     weight.grad = torch.ones_like(weight)
@@ -96,7 +98,7 @@ def test_a_graph_keeps_its_numbers_while_eager_steps_change_theirs(first: str) -
         graph.replay()
         reference.param_groups[0]["lr"] = 0.01
         reference.step()
-        assert torch.allclose(weight, other, rtol=1e-5)
+        assert torch.allclose(weight, other, rtol=1e-5, atol=1e-6)
 
 
 def test_a_scaler_neither_waits_nor_touches_gradients_and_skips_what_is_not_finite(

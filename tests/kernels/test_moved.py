@@ -77,6 +77,46 @@ def test_changes_between_steps_mean_what_they_mean_without_kernels(
     assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
 
 
+def _moved(optimizer: ScaledSGD, late: nn.Parameter) -> None:
+    late.data = late.data.clone()
+
+
+def _without_gradient(optimizer: ScaledSGD, late: nn.Parameter) -> None:
+    late.grad = None
+
+
+def _gradient_elsewhere(optimizer: ScaledSGD, late: nn.Parameter) -> None:
+    assert late.grad is not None
+    late.grad.data = 2 * late.grad.data
+
+
+def _gradient_in_other_order(optimizer: ScaledSGD, late: nn.Parameter) -> None:
+    assert late.grad is not None
+    late.grad = late.grad.T.clone().T
+
+
+@pytest.mark.parametrize("change", [_moved, _without_gradient, _gradient_elsewhere, _gradient_in_other_order])
+def test_what_was_moved_late_is_stepped_once_and_found_again(
+    change: Callable[[ScaledSGD, nn.Parameter], None],
+) -> None:
+    start, gradient = torch.randn(2, 5, 3, dtype=torch.float64)
+    found: list[torch.Tensor] = []
+    for fused in (None, True):
+        # Of two precisions, so that there are two launches, and the second one is looked at late.
+        both = [nn.Parameter(start.clone()), nn.Parameter(start.float())]
+        for weight in both:
+            weight.grad = gradient.to(weight.dtype)
+        optimizer = ScaledSGD(both, lr=0.01, momentum=0.9, fused=fused)
+        optimizer.step()
+        change(optimizer, both[1])
+        optimizer.step()
+        for weight in both:
+            weight.grad = gradient.to(weight.dtype)
+        optimizer.step()
+        found.append(torch.cat([weight.detach().double() for weight in both]))
+    assert torch.allclose(*found, rtol=1e-6, atol=1e-7)
+
+
 def test_state_that_does_not_suit_is_refused() -> None:
     weight = nn.Parameter(torch.randn(4, 4))
     weight.grad = torch.ones_like(weight)

@@ -16,8 +16,8 @@ Numbers = list[tuple[float, ...]]
 class Launcher(Protocol):
     """Steps the tensors of a table."""
 
-    def point_at(self, table: Tensor) -> None:
-        """Use a table that differs from the first one in addresses only."""
+    def point_at(self, gradients: Sequence[int]) -> None:
+        """Use gradients at these addresses, one per row of the table."""
         ...
 
     def launch(

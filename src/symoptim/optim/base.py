@@ -156,8 +156,7 @@ class GeometricSGD(Optimizer):
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             metric = self._metric()
             scaling = scaling_of(self)
-            self._fused.step(scaling)
-            for group, left in zip(self.param_groups, self._fused.left, strict=True):
+            for group, left in zip(self.param_groups, self._fused.step(scaling), strict=True):
                 if left and not (scaling and bool(scaling.found_inf)):
                     self._step_left(group, left, metric, scaling)
         return loss

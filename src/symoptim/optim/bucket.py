@@ -1,23 +1,22 @@
 """Parameters that are stepped by one launch: where all they need is, and whether it still is there."""
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 from operator import is_
-from typing import NamedTuple
+from types import NoneType
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
 
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
-from symoptim.kernels.dispatch import launcher
+from symoptim.kernels.dispatch import Numbers, launcher
 from symoptim.kernels.lay import lay_of
-from symoptim.kernels.numbers import numbers_of, rate_elsewhere
 from symoptim.metric.fused import Sides
-from symoptim.optim.checks import Group
 from symoptim.optim.precision import State
 
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
@@ -44,12 +43,28 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if is_distributed(tensor) else tensor
 
 
-Sight = list[tuple[int, torch.Size, tuple[int, ...], torch.dtype]]
+def _address(tensor: Tensor) -> int:
+    return local(tensor).data_ptr()
 
 
-def sight(tensors: Sequence[Tensor]) -> Sight:
-    """What kernels rely on: where tensors are, how they lie there, and of what type their entries are."""
-    return [(one.data_ptr(), one.shape, one.stride(), one.dtype) for one in tensors]
+def _strides(tensor: Tensor) -> tuple[int, ...]:
+    return local(tensor).stride()
+
+
+def _spread(gradients: Sequence[Tensor]) -> list[object]:
+    """How gradients are spread over processes."""
+    return [(one.placements, one.device_mesh) if is_distributed(one) else None for one in gradients]
+
+
+def _forms(gradients: Sequence[Tensor]) -> list[object] | None:
+    """What kernels rely on of gradients besides where they are; None if some do not lie in memory at all."""
+    try:
+        strides = list(map(Tensor.stride, gradients))
+    except RuntimeError:  # a sparse one
+        return None
+    # Strides and number of entries leave but one shape that fills its memory.
+    numbers, negated = list(map(Tensor.numel, gradients)), list(map(Tensor.is_neg, gradients))
+    return [strides, numbers, negated, [one.dtype for one in gradients]]
 
 
 class Bucket:
@@ -59,37 +74,46 @@ class Bucket:
     and gradients are where they were; new gradients cost new addresses, anything else a new bucket.
     """
 
-    def __init__(self, entries: Sequence[Entry], gradients: list[Tensor], *, buffered: bool) -> None:
+    def __init__(self, entries: Sequence[Entry], *, buffered: bool) -> None:
         """Write the table.
 
         Args:
-            entries: the parameters, with their momentum buffers and master copies.
-            gradients: theirs.
+            entries: the parameters, with gradients, momentum buffers and master copies.
             buffered: whether they are stepped with momentum.
         """
         self.whole = [entry.parameter for entry in entries]
         self.distributed = any(map(is_distributed, self.whole))
         self.states = [entry.state for entry in entries]
-        parameters = self._local(self.whole)
-        self.device, self.dtype = parameters[0].device, parameters[0].dtype
+        first = local(self.whole[0])
+        self.device, self.dtype = first.device, first.dtype
         used = {"momentum_buffer": buffered, "master": update_dtype(self.dtype) != self.dtype}
         self.kept = {name: [state[name] for state in self.states] for name in KEPT if used[name]}
-        self.addresses = [parameter.data_ptr() for parameter in parameters]
-        self.seen = sight(parameters)
-        self.kept_seen = {name: sight(self._local(kept)) for name, kept in self.kept.items()}
-        rows = [self._row(index, entry) for index, entry in enumerate(entries)]
-        self.table = torch.tensor(rows, device="cpu")
+        self.looks = self._looks()
+        self.seen = [look() for look in self.looks]
+        table = torch.tensor([self._row(*numbered) for numbered in enumerate(entries)], device="cpu")
+        self.launcher = launcher(self.device, self.dtype, table)
+        self.addresses: list[int] = []
+        gradients = [entry.parameter.grad for entry in entries if entry.parameter.grad is not None]
+        self.forms = self._forms(gradients)
         self._point_at(gradients)
-        self.launcher = launcher(self.device, self.dtype, self.table)
 
-    def _local(self, tensors: list[Tensor]) -> list[Tensor]:
-        return list(map(local, tensors)) if self.distributed else tensors
+    def _looks(self) -> list[Callable[[], object]]:
+        """Functions that give the same for as long as the table holds; gradients aside."""
+        placed = [*self.whole, *chain.from_iterable(self.kept.values())]
+        matrices = [tensor for tensor in self.whole if tensor.ndim > 1]  # others have only one order
+        if self.distributed:
+            return [
+                *(partial(_address, tensor) for tensor in placed),
+                *(partial(_strides, tensor) for tensor in matrices),
+            ]
+        # To look a method up in every step would take as long as to call it.
+        return [*(tensor.data_ptr for tensor in placed), *(tensor.stride for tensor in matrices)]
 
     def _row(self, index: int, entry: Entry) -> list[int]:
         row = [0] * columns.WIDTH
-        row[columns.PARAMETER] = row[columns.WEIGHTS] = self.addresses[index]
+        row[columns.PARAMETER] = row[columns.WEIGHTS] = _address(entry.parameter)
         for name, kept in self.kept.items():
-            row[KEPT[name]] = local(kept[index]).data_ptr()
+            row[KEPT[name]] = _address(kept[index])
         row[columns.OUTER : columns.INNER + 1] = lay_of(local(entry.parameter), entry.axis)
         if entry.sides is not None:
             by_row, by_column, twice = entry.sides
@@ -99,47 +123,49 @@ class Bucket:
         row[columns.KIND], row[columns.GROUP] = entry.kind, entry.group
         return row
 
-    def fits(self, gradients: list[Tensor]) -> bool:
-        """Whether all is as it was but the gradients; new ones like the last are taken over."""
-        if sight(self._local(self.whole)) != self.seen:
-            return False
+    def is_ready(self) -> bool:
+        """Whether parameters and state are where they were; gradients like the first may be anywhere."""
         for name, kept in self.kept.items():
-            if not all(map(is_, (state.get(name) for state in self.states), kept)):
+            if not all(map(is_, [state.get(name) for state in self.states], kept)):
                 return False
-            if sight(self._local(kept)) != self.kept_seen[name]:
-                return False
-        if all(map(is_, gradients, [known() for known in self.known])):
-            return sight(self._local(gradients)) == self.pointed
-        return self._has_pointed_at(gradients)
-
-    def _has_pointed_at(self, gradients: list[Tensor]) -> bool:
-        """Take over new gradients if they are like the last."""
-        if self.distributed:
-            return False  # how they are spread has to be looked at again
-        if any(one.layout is not torch.strided or one.is_neg() for one in gradients):
+        if [look() for look in self.looks] != self.seen:
             return False
-        if [one[1:] for one in sight(gradients)] != [one[1:] for one in self.pointed]:
+        gradients = [parameter.grad for parameter in self.whole]
+        # Where a gradient was and is no more, nothing is known and nothing is there.
+        if NoneType in map(type, gradients):
+            return False
+        if not all(map(is_, gradients, [known() for known in self.known])):
+            return self._takes(cast("list[Tensor]", gradients))
+        there = cast("list[Tensor]", gradients)
+        return self._addresses(there) == self.addresses or self._takes(there)
+
+    def _takes(self, gradients: Sequence[Tensor]) -> bool:
+        if self._forms(gradients) != self.forms:
             return False
         self._point_at(gradients)
-        self.launcher.point_at(self.table)
         return True
 
-    def _point_at(self, gradients: list[Tensor]) -> None:
+    def _forms(self, gradients: Sequence[Tensor]) -> object:
+        if self.distributed:
+            return _spread(gradients), _forms(list(map(local, gradients)))
+        return _forms(gradients)
+
+    def _point_at(self, gradients: Sequence[Tensor]) -> None:
         # Not the gradients themselves, which would be kept from being freed.
-        self.known = [weakref.ref(gradient) for gradient in gradients]
-        self.pointed = sight(self._local(gradients))
-        self.table[:, columns.GRADIENT] = torch.tensor([one[0] for one in self.pointed], device="cpu")
+        self.known = list(map(weakref.ref, gradients))
+        addresses = self._addresses(gradients)
+        if addresses != self.addresses:
+            self.addresses = addresses
+            self.launcher.point_at(addresses)
 
-    def step(self, groups: Sequence[Group], scaling: tuple[Tensor, Tensor] | None) -> None:
-        """Step all parameters with the options their groups have now.
+    def _addresses(self, gradients: Sequence[Tensor]) -> list[int]:
+        return list(map(_address if self.distributed else Tensor.data_ptr, gradients))
 
-        Args:
-            groups: of the optimizer.
-            scaling: what the loss was multiplied by, and whether that was too much.
-        """
+    def step(
+        self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
+    ) -> None:
+        """Step all parameters; see :class:`symoptim.kernels.dispatch.Launcher`."""
         if scaling is not None:
             scale, found = (one.to(self.device, non_blocking=True) for one in scaling)
             scaling = scale, found
-        self.launcher.launch(list(map(numbers_of, groups)), list(map(rate_elsewhere, groups)), scaling)
-        # As an operation of torch's own would: autograd refuses to use what has been overwritten.
-        increment_version([*self.whole, *chain.from_iterable(self.kept.values())])
+        self.launcher.launch(numbers, rates, scaling)

@@ -11,7 +11,8 @@ from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.apply import Factors
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
-from symoptim.optim.fused import FusedSteps, wants_fused
+from symoptim.optim.fused import FusedSteps
+from symoptim.optim.fusible import wants_fused
 from symoptim.optim.in_full_metric import InFullMetric, trainable
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec

@@ -1,20 +1,20 @@
 """Fused steps of an optimizer: which parameters kernels take, and which are left to the reference."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, pairwise, repeat
+from itertools import accumulate, chain
 from operator import is_
-from typing import cast
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError
+from symoptim.kernels.numbers import numbers_of, rate_elsewhere
 from symoptim.metric.fused import Sides
 from symoptim.optim.apply import make_state
-from symoptim.optim.bucket import Bucket, Entry, local
-from symoptim.optim.checks import Group, labeled
-from symoptim.optim.fusible import KINDS, axis_of, why_not, why_not_with
+from symoptim.optim.bucket import Bucket, Entry
+from symoptim.optim.checks import Group
+from symoptim.optim.fusible import KINDS, axis_of, require_apart, taken_of
 from symoptim.optim.precision import State, lay_like
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import Update
@@ -43,27 +43,36 @@ class FusedSteps:
         self.groups: list[Group] = list(optimizer.param_groups)
         self.made_for = _signature(self.groups)
         self.parameters: list[Tensor] = [p for group in self.groups for p in group["params"]]
-        self.without = [parameter.grad is None for parameter in self.parameters]
-        taken = [_sorted(group, updates[group["geometry"]], sides, optimizer.state) for group in self.groups]
-        _require_apart(self.groups, taken)
+        taken = [taken_of(group, updates[group["geometry"]], sides, optimizer.state) for group in self.groups]
+        require_apart(self.groups, taken)
         self.left = [
             [p for p in group["params"] if p.grad is not None and p not in kept]
             for group, kept in zip(self.groups, taken, strict=True)
         ]
         """By group, parameters with a gradient that kernels do not take."""
-        self.buckets = self._buckets(optimizer, updates, sides, taken)
+        self.at_once = bool(sides)
+        """Whether all is looked at before anything is stepped: a metric is of all weights."""
+        self.buckets: list[Bucket] = []
+        for (device, _, buffered), entries in self._entries(optimizer, updates, sides, taken).items():
+            parts = _parted(entries) if device.type == "cuda" and not self.at_once else [entries]
+            self.buckets += [Bucket(part, buffered=buffered) for part in parts]
+        stepped = {parameter for bucket in self.buckets for parameter in bucket.whole}
+        self.others = [parameter for parameter in self.parameters if parameter not in stepped]
+        self.without = [parameter.grad is None for parameter in self.others]
+        self.stepped = list(stepped)
         self.states: list[State] = list(optimizer.state.values())
+        self.has_state = any(bucket.kept for bucket in self.buckets)
+        self.is_current = True
 
-    def _buckets(
+    def _entries(
         self,
         optimizer: Optimizer,
         updates: Mapping[Geometry, Update],
         sides: Mapping[Tensor, Sides | None],
         taken: Sequence[set[Tensor]],
-    ) -> list[tuple[list[int], Bucket]]:
-        """Buckets, with where in all parameters theirs are."""
-        places: dict[tuple[torch.device, torch.dtype, bool], list[tuple[int, Entry]]] = {}
-        index = 0
+    ) -> dict[tuple[torch.device, torch.dtype, bool], list[Entry]]:
+        """Parameters that are taken, by device, precision and whether they have momentum."""
+        places: dict[tuple[torch.device, torch.dtype, bool], list[Entry]] = {}
         for number, (group, kept) in enumerate(zip(self.groups, taken, strict=True)):
             update = updates[group["geometry"]]
             for parameter in group["params"]:
@@ -74,15 +83,8 @@ class FusedSteps:
                     lay_like(parameter, state)
                     axis, factors = axis_of(group, update), sides.get(parameter)
                     entry = Entry(parameter, state, number, KINDS[update], axis, factors)
-                    place = parameter.device, parameter.dtype, buffered
-                    places.setdefault(place, []).append((index, entry))
-                index += 1
-        buckets: list[tuple[list[int], Bucket]] = []
-        for (_, _, buffered), members in places.items():
-            indices, entries = map(list, zip(*members, strict=True))
-            gradients = [entry.parameter.grad for entry in entries]
-            buckets.append((indices, Bucket(entries, gradients, buffered=buffered)))
-        return buckets
+                    places.setdefault((parameter.device, parameter.dtype, buffered), []).append(entry)
+        return places
 
     def fits(self, groups: Sequence[Group], state: Mapping[Tensor, State]) -> bool:
         """Whether all is as it was but values, and perhaps gradients.
@@ -94,7 +96,7 @@ class FusedSteps:
         Returns:
             Whether a step can be taken.
         """
-        if len(groups) != len(self.groups) or not all(map(is_, groups, self.groups)):
+        if not self.is_current or len(groups) != len(self.groups) or not all(map(is_, groups, self.groups)):
             return False
         if _signature(groups) != self.made_for:
             return False
@@ -102,24 +104,49 @@ class FusedSteps:
         if not all(map(is_, parameters, self.parameters)):
             return False
         # Values are looked at, not keys: to look a tensor up takes longer than all the rest.
-        if len(state) != len(self.states) or not all(map(is_, state.values(), self.states)):
+        if self.has_state and not (
+            len(state) == len(self.states) and all(map(is_, state.values(), self.states))
+        ):
             return False
-        gradients = [parameter.grad for parameter in self.parameters]
-        if list(map(is_, gradients, repeat(None))) != self.without:
+        if [parameter.grad is None for parameter in self.others] != self.without:
             return False
-        there = cast("list[Tensor]", gradients)  # those of buckets, which are not among those without
-        if len(self.buckets) == 1 and len(self.buckets[0][0]) == len(there):
-            return self.buckets[0][1].fits(there)
-        return all(bucket.fits([there[i] for i in indices]) for indices, bucket in self.buckets)
+        return all(bucket.is_ready() for bucket in (self.buckets if self.at_once else self.buckets[:1]))
 
-    def step(self, scaling: tuple[Tensor, Tensor] | None = None) -> None:
+    def step(self, scaling: tuple[Tensor, Tensor] | None = None) -> list[list[Tensor]]:
         """Step all parameters that are taken.
+
+        Most of the entries are in few tensors: while a device is at work on these, the host looks whether the
+        many others are where they were.
 
         Args:
             scaling: what the loss was multiplied by, and whether that was too much.
+
+        Returns:
+            By group, parameters with a gradient that are not stepped: those that kernels do not take, and any
+            that have been put elsewhere, which the next step finds again.
         """
-        for _, bucket in self.buckets:
-            bucket.step(self.groups, scaling)
+        numbers, rates = list(map(numbers_of, self.groups)), list(map(rate_elsewhere, self.groups))
+        missed: set[Tensor] = set()
+        for place, bucket in enumerate(self.buckets):
+            if self.at_once or place == 0 or bucket.is_ready():
+                bucket.step(numbers, rates, scaling)
+            else:
+                missed.update(bucket.whole)
+        # As an operation of torch's own would: autograd refuses to use what has been overwritten.
+        increment_version(self.stepped)
+        if not missed:
+            return self.left
+        self.is_current = False
+        by_group = zip(self.groups, self.left, strict=True)
+        return [[*left, *(p for p in group["params"] if p in missed)] for group, left in by_group]
+
+
+def _parted(entries: list[Entry]) -> list[list[Entry]]:
+    """The largest parameters, with two thirds of all entries, and the others; in one if these are many."""
+    by_size = sorted(entries, key=lambda entry: entry.parameter.numel(), reverse=True)
+    sizes = [entry.parameter.numel() for entry in by_size]
+    large = next((n for n, held in enumerate(accumulate(sizes), 1) if 3 * held >= 2 * sum(sizes)), 0)
+    return [by_size[:large], by_size[large:]] if 0 < large <= len(entries) // 4 else [entries]
 
 
 def _signature(groups: Sequence[Group]) -> list[tuple[object, ...]]:
@@ -137,51 +164,3 @@ def _signature(groups: Sequence[Group]) -> list[tuple[object, ...]]:
         )
         for group in groups
     ]
-
-
-def wants_fused(group: Group) -> bool:
-    """Whether parameters of a group are to be stepped by kernels."""
-    return bool(group["fused"])
-
-
-def _sorted(
-    group: Group,
-    update: Update,
-    sides: Mapping[Tensor, Sides | None],
-    state: Mapping[Tensor, State],
-) -> set[Tensor]:
-    """Parameters of a group that kernels can take."""
-    taken: set[Tensor] = set()
-    if not wants_fused(group):
-        return taken
-    for name, parameter in labeled(group):
-        if parameter.grad is not None:
-            reason = why_not(parameter, parameter.grad, group, update)
-            reason = reason or why_not_with(parameter, state.get(parameter, {}))
-            if reason is None and parameter in sides and sides[parameter] is None:
-                reason = "its scales are not those of rows and columns, or there is no kernel that finds them"
-            if reason is None:
-                taken.add(parameter)
-            else:
-                raise OptionError(
-                    f"{name} cannot take a fused step: {reason}. Leave fused at None to have it stepped "
-                    "otherwise"
-                )
-    return taken
-
-
-def _require_apart(groups: Sequence[Group], taken: Sequence[set[Tensor]]) -> None:
-    """Refuse parameters that share memory: threads would step it at the same time."""
-    found: list[tuple[str, int, int]] = []
-    for group, kept in zip(groups, taken, strict=True):
-        for name, parameter in labeled(group):
-            here = local(parameter.detach())
-            if parameter in kept and here.numel():
-                start = here.data_ptr()
-                found.append((name, start, start + here.numel() * here.element_size()))
-    found.sort(key=lambda one: one[1])
-    for (one, _, end), (other, start, _) in pairwise(found):
-        if start < end:
-            raise OptionError(
-                f"{one} and {other} share memory, which a fused step cannot take: leave fused at None"
-            )

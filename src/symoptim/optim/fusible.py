@@ -1,14 +1,19 @@
 """Which parameters kernels can step, and why not the others."""
 
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
 from torch import Tensor
 
+from symoptim.errors import OptionError
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import why_not_here, why_not_lying
 from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
+from symoptim.metric.fused import Sides
 from symoptim.optim.bucket import KEPT, local
-from symoptim.optim.checks import Group
+from symoptim.optim.checks import Group, labeled
 from symoptim.optim.precision import State
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
@@ -57,3 +62,51 @@ def why_not_with(parameter: Tensor, state: State) -> str | None:
         if kept is not None and (kept.shape, kept.dtype, kept.device) != like:
             return f"its {key} is {tuple(kept.shape)} of {kept.dtype} on {kept.device}"
     return None
+
+
+def wants_fused(group: Group) -> bool:
+    """Whether parameters of a group are to be stepped by kernels."""
+    return bool(group["fused"])
+
+
+def taken_of(
+    group: Group,
+    update: Update,
+    sides: Mapping[Tensor, Sides | None],
+    state: Mapping[Tensor, State],
+) -> set[Tensor]:
+    """Parameters of a group that kernels can take."""
+    taken: set[Tensor] = set()
+    if not wants_fused(group):
+        return taken
+    for name, parameter in labeled(group):
+        if parameter.grad is not None:
+            reason = why_not(parameter, parameter.grad, group, update)
+            reason = reason or why_not_with(parameter, state.get(parameter, {}))
+            if reason is None and parameter in sides and sides[parameter] is None:
+                reason = "its scales are not those of rows and columns, or there is no kernel that finds them"
+            if reason is None:
+                taken.add(parameter)
+            else:
+                raise OptionError(
+                    f"{name} cannot take a fused step: {reason}. Leave fused at None to have it stepped "
+                    "otherwise"
+                )
+    return taken
+
+
+def require_apart(groups: Sequence[Group], taken: Sequence[set[Tensor]]) -> None:
+    """Refuse parameters that share memory: threads would step it at the same time."""
+    found: list[tuple[str, int, int]] = []
+    for group, kept in zip(groups, taken, strict=True):
+        for name, parameter in labeled(group):
+            here = local(parameter.detach())
+            if parameter in kept and here.numel():
+                start = here.data_ptr()
+                found.append((name, start, start + here.numel() * here.element_size()))
+    found.sort(key=lambda one: one[1])
+    for (one, _, end), (other, start, _) in pairwise(found):
+        if start < end:
+            raise OptionError(
+                f"{one} and {other} share memory, which a fused step cannot take: leave fused at None"
+            )

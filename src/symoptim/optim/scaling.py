@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.dispatch import why_not_here
 from symoptim.optim.checks import Group
-from symoptim.optim.fused import wants_fused
+from symoptim.optim.fusible import wants_fused
 
 
 class Scaling(NamedTuple):

@@ -15,7 +15,7 @@ from symoptim.kernels.dispatch import Numbers
 from symoptim.kernels.lay import Lay
 from symoptim.kernels.numbers import RATE
 from symoptim.kernels.squares import OF_ROWS
-from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, OUTER, PLAIN, rows_of
+from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
 
 AT_ONCE = 1 << 16  # entries of a stretch: enough to be worth a call, few enough to share out evenly
 APART = (
@@ -24,17 +24,17 @@ APART = (
 
 
 class CpuLauncher:
-    """Steps tensors of one precision; made once for a table, whose addresses may change."""
+    """Steps tensors of one precision."""
 
     def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
         """Cut the tensors of the table into stretches."""
-        self.point_at(table)
+        self.table: NDArray[np.int64] = table.numpy()
         self.like = torch.empty(0, dtype=dtype).numpy()
         self.shares = Shares(_parts(number, row) for number, row in enumerate(rows_of(table)))
 
-    def point_at(self, table: Tensor) -> None:
-        """Use a table that differs from the first one in addresses only."""
-        self.table: NDArray[np.int64] = table.numpy()
+    def point_at(self, gradients: Sequence[int]) -> None:
+        """Use gradients at these addresses."""
+        self.table[:, GRADIENT] = gradients
 
     def launch(
         self,

@@ -27,6 +27,7 @@ from symoptim.kernels.cuda.parts import (
 )
 
 LINES = tl.constexpr(16)  # that are read at once
+AT_ONCE = tl.constexpr(16)  # programs whose findings are
 ACROSS = tl.constexpr(128)  # columns of a program
 
 TENSOR, BASE, STRIDE, FIRST, LAST, COLUMNS, END, SCRATCH, SEGMENT, SEGMENTS, INNER = map(
@@ -57,17 +58,21 @@ def _leave(mine, scratch, WHICH: tl.constexpr, found):
 @triton.jit
 def _total(mine, scratch, WHICH: tl.constexpr, TYPE: tl.constexpr):
     """What all programs have found, of the filter of each column."""
-    inner = tl.load(mine + INNER)
-    columns = tl.arange(0, ACROSS)
+    inner, segments = tl.load(mine + INNER), tl.load(mine + SEGMENTS)
+    start = scratch + tl.load(mine + SCRATCH) + WHICH * ACROSS
+    columns = tl.arange(0, ACROSS)[None, :]
     total = tl.zeros((ACROSS,), tl.float64)
-    for segment in range(0, tl.load(mine + SEGMENTS)):
-        place = tl.load(mine + SCRATCH) + (segment * FOUND + WHICH) * ACROSS
-        if inner == ACROSS:
-            total += tl.sum(tl.load(scratch + place + columns), 0)
+    for first in range(0, segments, AT_ONCE):
+        segment = first + tl.arange(0, AT_ONCE)[:, None]
+        places, mask = start + segment * FOUND * ACROSS, segment < segments
+        if inner == 1:
+            total += tl.sum(tl.load(places + columns, mask=mask, other=0.0), 0)
+        elif inner == ACROSS:
+            total += tl.sum(tl.load(places + columns, mask=mask, other=0.0))
         else:
             for column in range(0, inner):
                 there = columns // inner * inner + column
-                total += tl.load(scratch + place + there, mask=there < ACROSS, other=0.0)
+                total += tl.sum(tl.load(places + there, mask=mask & (there < ACROSS), other=0.0), 0)
     return total.to(TYPE)
 
 

@@ -1,34 +1,54 @@
 # pyright: basic, reportMissingImports=false, reportIndexIssue=false
-"""Steps on CUDA devices: one launch for all tensors, and up to four for those that lie awkwardly.
+"""Steps on CUDA devices: a launch for each kind of rows among all tensors, recorded as one graph.
 
-Nothing waits for the device. Tables are copied to it when addresses have changed, and remembered, for
-gradients often come back to where they were.
+Nothing waits for the device. Tables are copied to it when addresses have changed. After the first step of a
+kind its launches are replayed from a graph, side by side: what they leave of the device to each other they
+use, and the host makes one call.
 """
 
+from array import array
 from collections.abc import Sequence
-from typing import Any
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
 from torch import Tensor
 
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels.cuda import apart
-from symoptim.kernels.cuda.mirror import Mirror, copied
-from symoptim.kernels.cuda.programs import TILE, shared_programs, whole_programs
-from symoptim.kernels.cuda.whole import step_whole
+from symoptim.kernels.cuda import apart, whole
+from symoptim.kernels.cuda.mirror import Cell, Mirror
+from symoptim.kernels.cuda.programs import Kind, shared_programs, whole_programs
+from symoptim.kernels.cuda.record import record
 from symoptim.kernels.dispatch import Numbers
 from symoptim.kernels.numbers import RATE
-from symoptim.kernels.table import BUFFER, COLUMNS, KIND, PARAMETER, UNIT
+from symoptim.kernels.table import BUFFER, COLUMNS, GRADIENT, KIND, PARAMETER, UNIT
 
 REMEMBERED = 8  # tables
-WARPS = 8  # of a program
+WARPS, ENTRIES = 8, 256  # of a program at least, and entries that a warp has in hand at most
 TYPES: dict[torch.dtype, Any] = {
     torch.float32: tl.float32,
     torch.float64: tl.float64,
     torch.bfloat16: tl.bfloat16,
     torch.float16: tl.float16,
 }
+
+
+class Inputs(NamedTuple):
+    """What kernels read besides the tensors, on the device."""
+
+    table: Tensor
+    numbers: Tensor
+    scaling: tuple[Tensor, Tensor] | None
+
+
+class Table(NamedTuple):
+    """A table of addresses."""
+
+    pinned: Tensor
+    is_aligned: bool
+    """Whether all addresses are multiples of 16 bytes."""
 
 
 class CudaLauncher:
@@ -43,59 +63,131 @@ class CudaLauncher:
             "LOW": None if wide == dtype else TYPES[dtype],
             "BUFFERED": bool((table[:, BUFFER] != 0).any()),
         }
-        self.factored = bool((table[:, COLUMNS] != 0).any())
-        self.even = Mirror(whole_programs(table, even=True), device)
-        self.odd = Mirror(whole_programs(table, even=False), device)
+        self.is_factored = bool((table[:, COLUMNS] != 0).any())
+        found = whole_programs(table)
+        self.whole = [(kind, Mirror(programs, device)) for kind, programs in found.items()]
         shared, scratch = shared_programs(table)
         self.shared = Mirror(shared, device)
         self.scratch = torch.empty(scratch, dtype=torch.float64, device=device)
         self.divides = bool((table[shared[:, 0], KIND] == UNIT).any())
-        self.tables: dict[bytes, tuple[Mirror, bool]] = {}
-        self.numbers: tuple[Numbers, Tensor] | None = None
-        self.point_at(table)
+        self.streams: list[torch.cuda.Stream] = []
+        self.host_table = table  # gradients aside
+        self.others_aligned = bool((table[:, : PARAMETER + 1] % 16 == 0).all())
+        self.tables: dict[tuple[int, ...], Table] = {}
+        self.table, self.numbers = Cell(device), Cell(device)
+        self.known: Numbers = []
+        self.scaling: tuple[Tensor, Tensor] | None = None
+        self.graphs: dict[tuple[bool, bool], torch.cuda.CUDAGraph | None] = {}
 
-    def point_at(self, table: Tensor) -> None:
-        """Use a table that differs from the first one in addresses only."""
-        key = table.numpy().tobytes()
+    def point_at(self, gradients: Sequence[int]) -> None:
+        """Use gradients at these addresses; they often come back to where they were."""
+        key = tuple(gradients)
         if key not in self.tables:
             if len(self.tables) == REMEMBERED:
                 del self.tables[next(iter(self.tables))]
-            is_aligned = bool((table[:, : PARAMETER + 1] % 16 == 0).all())
-            self.tables[key] = Mirror(table.clone(), self.device), is_aligned
-        self.table, self.is_aligned = self.tables[key]
+            table = self.host_table.clone()
+            table[:, GRADIENT] = torch.frombuffer(array("q", key), dtype=torch.int64)
+            is_aligned = self.others_aligned and all(address % 16 == 0 for address in key)
+            self.tables[key] = Table(table.pin_memory(), is_aligned)
+        table, self.is_aligned = self.tables[key]
+        self.table.put(table)
 
     def launch(
         self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
     ) -> None:
         """Step all tensors; see :class:`symoptim.kernels.dispatch.Launcher`."""
-        with torch.cuda.device(self.device):
-            values = self._values(numbers, rates)
-            table = self.table.get()
-            scale, found = scaling or (values, values)
-            options = {**self.options, "SCALED_LOSS": scaling is not None}
-            for programs, aligned in ((self.odd, False), (self.even, self.is_aligned)):
-                if len(programs):
-                    step_whole[(len(programs),)](
-                        table, programs.get(), values, scale, found,
-                        ALIGNED=aligned, FACTORED=self.factored, TILE=TILE, num_warps=WARPS, **options,
-                    )  # fmt: skip
-            if len(self.shared):
-                grid, shared = (len(self.shared),), self.shared.get()
-                apart.sums[grid](table, shared, self.scratch, scale, found, **options)
-                apart.move[grid](table, shared, values, self.scratch, scale, found, **options)
-                if self.divides:
-                    del options["BUFFERED"]
-                    apart.divide[grid](table, shared, self.scratch, found, **options)
+        if not self.whole and not len(self.shared.host):
+            return  # all tensors are empty, and so would the graph be
+        here = torch.cuda.current_device() == self.device.index
+        with nullcontext() if here else torch.cuda.device(self.device):
+            if torch.cuda.is_current_stream_capturing():
+                self._enqueue(self._inputs(numbers, rates, scaling, captured=True))
+            else:
+                self._replay(self._inputs(numbers, rates, self._kept(scaling), captured=False))
 
-    def _values(self, numbers: Numbers, rates: Sequence[Tensor | None]) -> Tensor:
-        """The numbers on the device; a graph that is being captured gets its own."""
-        if torch.cuda.is_current_stream_capturing():
-            values = copied(torch.tensor(numbers, dtype=torch.float64), self.device)
-        else:
-            if self.numbers is None or self.numbers[0] != numbers:
-                self.numbers = numbers, copied(torch.tensor(numbers, dtype=torch.float64), self.device)
-            values = self.numbers[1]
+    def _inputs(
+        self,
+        numbers: Numbers,
+        rates: Sequence[Tensor | None],
+        scaling: tuple[Tensor, Tensor] | None,
+        *,
+        captured: bool,
+    ) -> Inputs:
+        """Everything on the device; a graph that is being captured gets what no other step writes to."""
+        if self.known != numbers:
+            self.known = numbers
+            self.numbers.put(torch.tensor(numbers, dtype=torch.float64, device="cpu").pin_memory())
+        table, values = (cell.copy() if captured else cell.get() for cell in (self.table, self.numbers))
         for group, rate in enumerate(rates):
             if rate is not None:
                 values[group, RATE].copy_(rate.reshape(()), non_blocking=True)
-        return values
+        return Inputs(table, values, scaling)
+
+    def _replay(self, inputs: Inputs) -> None:
+        """Launch all that a step needs: kernel by kernel the first time, then at once."""
+        key = self.is_aligned, inputs.scaling is not None
+        if key not in self.graphs:
+            self._enqueue(inputs)
+            self.graphs[key] = None
+            return
+        graph = self.graphs[key]
+        if graph is None:
+            graph = self.graphs[key] = record(lambda: self._enqueue(inputs), self.device)
+        graph.replay()
+
+    def _enqueue(self, inputs: Inputs) -> None:
+        """Launch kernel by kernel; side by side in a graph."""
+        parts = [partial(self._whole, inputs, kind, programs) for kind, programs in self.whole]
+        if len(self.shared.host):
+            parts.insert(0, partial(self._shared, inputs))
+        if not torch.cuda.is_current_stream_capturing():
+            for part in parts:
+                part()
+            return
+        while len(self.streams) < len(parts):
+            # Only the first part may be several kernels in a row: these are not to wait for others.
+            self.streams.append(torch.cuda.Stream(self.device, priority=0 if self.streams else -1))
+        current = torch.cuda.current_stream(self.device)
+        for part, stream in zip(parts, self.streams, strict=False):
+            stream.wait_stream(current)
+            with torch.cuda.stream(stream):
+                part()
+        for stream in self.streams:
+            current.wait_stream(stream)
+
+    def _whole(self, inputs: Inputs, kind: Kind, programs: Mirror) -> None:
+        """Step what lies in one piece."""
+        table, numbers, scaling = inputs
+        kernel = {"short": whole.step_short, "wide": whole.step_wide, "long": whole.step_long}[kind.way]
+        arguments = table, programs.get(), numbers, *(scaling or (numbers, numbers))
+        kernel[(len(programs.host),)](
+            *arguments,
+            **self.options,
+            ALIGNED=kind.is_even and self.is_aligned,
+            FACTORED=self.is_factored,
+            SCALED_LOSS=scaling is not None,
+            LENGTH=kind.length,
+            num_warps=max(WARPS, kind.length // ENTRIES),
+        )
+
+    def _shared(self, inputs: Inputs) -> None:
+        """Step filters that several programs share."""
+        table, numbers, scaling = inputs
+        scale, found = scaling or (numbers, numbers)
+        options = {**self.options, "SCALED_LOSS": scaling is not None, "num_warps": WARPS}
+        grid, programs = (len(self.shared.host),), self.shared.get()
+        apart.sums[grid](table, programs, self.scratch, scale, found, **options)
+        apart.move[grid](table, programs, numbers, self.scratch, scale, found, **options)
+        if self.divides:
+            del options["BUFFERED"]
+            apart.divide[grid](table, programs, self.scratch, found, **options)
+
+    def _kept(self, scaling: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
+        """The scale of the loss, where graphs expect it."""
+        if scaling is None:
+            return None
+        if self.scaling is None:
+            self.scaling = scaling[0].clone(), scaling[1].clone()
+        for place, value in zip(self.scaling, scaling, strict=True):
+            place.copy_(value, non_blocking=True)
+        return self.scaling

@@ -20,15 +20,12 @@ def copied(host: Tensor, device: torch.device) -> Tensor:
 
 
 class Mirror:
-    """A tensor of the host with its copy on a device."""
+    """A tensor of the host that stays as it is, with its copy on a device."""
 
     def __init__(self, host: Tensor, device: torch.device) -> None:
-        """Remember the tensor, which must not change; nothing is copied yet."""
+        """Remember the tensor; nothing is copied yet."""
         self.host, self.device = host, device
         self.there: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.host)
 
     def get(self) -> Tensor:
         """The copy, made where it is needed for the first time."""
@@ -38,3 +35,34 @@ class Mirror:
         if not torch.cuda.is_current_stream_capturing():
             self.there = there
         return there
+
+
+class Cell:
+    """A place on a device that holds what was put there last, for graphs that are replayed."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Remember the device; nothing is there yet."""
+        self.device = device
+        self.source: Tensor | None = None
+        self.there: Tensor | None = None
+        self.is_current = False
+
+    def put(self, source: Tensor) -> None:
+        """Have a tensor in pinned memory copied at the next :meth:`get`; it must not change any more."""
+        self.is_current = self.is_current and source is self.source
+        self.source = source
+
+    def get(self) -> Tensor:
+        """The place."""
+        assert self.source is not None
+        if self.there is None:
+            self.there = torch.empty_like(self.source, device=self.device)
+        if not self.is_current:
+            self.there.copy_(self.source, non_blocking=True)
+        self.is_current = True
+        return self.there
+
+    def copy(self) -> Tensor:
+        """A copy of its own for a graph that is being captured."""
+        assert self.source is not None
+        return copied(self.source, self.device)

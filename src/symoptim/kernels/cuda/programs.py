@@ -1,5 +1,7 @@
 """Which programs step which part of which tensor."""
 
+from typing import Literal, NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -8,39 +10,58 @@ from symoptim.kernels.lay import Lay
 from symoptim.kernels.table import INNER, KIND, OUTER, PLAIN, ROWS, rows_of
 
 EVEN = 8  # entries: 16 bytes or more, which are moved at once
-TILE = 2048  # entries that a program of :mod:`.whole` has in hand
-LENGTHS = (64, 256, 1024, TILE)  # up to which rows are kept in registers, several at once
-STRETCH, LONG = 0, 1  # in the place of a length: entries that are no filters, one long row
+SHORT = (64, 128, 256, 512, 1024, 2048)  # up to which rows go into one program, several at once
+WIDE = (4096, 8192)  # up to which a row goes into one program, unless it leaves too much of that empty
+FULL = 0.7  # part of a program that a wide row has to fill
+BLOCKS = {8192: 1024, 1 << 62: 2048}  # entries that are read at once of rows up to a length
 SHARED = 1 << 16  # entries from which several programs share a row
-LINES = 64  # that a program of :mod:`.apart` has at least
+LINES = 32  # that a program of :mod:`.apart` has at least
 SEGMENTS = 32, 1024  # programs that share a column, or a row, at most
 
 
-def whole_programs(table: Tensor, *, even: bool) -> Tensor:
-    """Tensor, first row or entry, and length class of programs of :func:`.whole.step_whole`.
+class Kind(NamedTuple):
+    """What programs of :mod:`.whole` have in common."""
 
-    Args:
-        table: all tensors.
-        even: those whose rows are multiples of eight entries, or all others.
+    way: Literal["short", "wide", "long"]
+    """Which kernel they run."""
+    length: int
+    """Entries that it has in hand at once."""
+    is_even: bool
+    """Whether rows are multiples of eight entries."""
 
-    Returns:
-        A row per program.
-    """
-    found: list[Tensor] = []
+
+def whole_programs(table: Tensor) -> dict[Kind, Tensor]:
+    """Tensor, first row or entry, and length of rows, of all programs of :mod:`.whole`; a row for each."""
+    found: dict[Kind, list[Tensor]] = {}
     for number, row in enumerate(rows_of(table)):
         lay = Lay(*row[OUTER : INNER + 1])
-        if is_shared(row) or (lay.inner % EVEN == 0) != even:
+        if is_shared(row) or not lay.inner:
             continue
+        count, height, length, kind = lay.filters, 1, 0, kind_of(lay.inner)
         if row[KIND] == PLAIN and not row[ROWS]:
-            starts, length = torch.arange(0, lay.inner, TILE), STRETCH
-        else:
-            length = next((length for length in LENGTHS if lay.inner <= length), LONG)
-            height = 1 if length == LONG else TILE // length
-            starts = torch.arange(0, lay.filters if lay.inner else 0, height)
-        places = torch.empty(len(starts), 3, dtype=torch.int64)
-        places[:, 0], places[:, 1], places[:, 2] = number, starts, length
-        found.append(places)
-    return torch.cat(found) if found else torch.empty(0, 3, dtype=torch.int64)
+            count, height, kind = lay.inner, SHORT[-1], kind._replace(way="short", length=SHORT[-1])
+        elif kind.way == "short":
+            length = next(length for length in SHORT if lay.inner <= length)
+            height = SHORT[-1] // length
+        starts = torch.arange(0, count, height, device="cpu")
+        places = [torch.full_like(starts, number), starts, torch.full_like(starts, length)]
+        found.setdefault(kind, []).append(torch.stack(places, 1))
+    return {kind: torch.cat(places) for kind, places in found.items()}
+
+
+def kind_of(inner: int) -> Kind:
+    """The kind of programs for rows of that many entries.
+
+    >>> [kind_of(inner)[:2] for inner in (147, 4608, 8192, 50257)]
+    [('short', 2048), ('long', 1024), ('wide', 8192), ('long', 2048)]
+    """
+    is_even = inner % EVEN == 0
+    if inner <= SHORT[-1]:
+        return Kind("short", SHORT[-1], is_even)
+    for length in WIDE:
+        if FULL * length <= inner <= length:
+            return Kind("wide", length, is_even)
+    return Kind("long", next(block for upto, block in BLOCKS.items() if inner <= upto), is_even)
 
 
 def is_shared(row: list[int]) -> bool:
@@ -84,7 +105,7 @@ def _columns(found: list[list[int]], number: int, lay: Lay, scratch: int) -> int
 def _long_row(found: list[list[int]], number: int, filter_: int, lay: Lay, scratch: int) -> int:
     """Programs of a row that is cut into lines of one filter."""
     base, total = filter_ * lay.inner, -(-lay.inner // ACROSS)
-    lines = max(2 * LINES, -(-total // SEGMENTS[1]))
+    lines = max(4 * LINES, -(-total // SEGMENTS[1]))
     segments = -(-total // lines)
     for segment in range(segments):
         first, last = segment * lines, min((segment + 1) * lines, total)

@@ -1,10 +1,10 @@
 # pyright: basic, reportMissingImports=false
 # ruff: noqa: N803 - capital letters are known when a kernel is compiled
-"""The kernel for tensors whose filters lie in one piece: a program steps some rows of one tensor.
+"""Kernels for tensors whose filters lie in one piece: a program steps a part of one tensor.
 
-rows up to 2048 entries    several rows at once, read once and kept in registers
-longer rows                one row, read a second time from the cache
-no rows at all             a stretch of entries
+1  ``step_rows``      rows of up to 2048 entries, several at once, read once and kept in registers
+2  ``step_long``      one longer row, read a second time from the cache
+3  ``step_stretch``   entries that are no filters
 """
 
 import triton
@@ -73,76 +73,14 @@ def _rows(
 
 
 @triton.jit
-def _long_row(
-    about, row, group, shrink,
-    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
-    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
-    """Step one row."""
-    kind, inner = tl.load(about + KIND), length_of(about, ALIGNED)
-    weights, parameter, gradient, buffer = pointers(about, row * inner, TYPE, LOW, ALIGNED)
-    ww, wg, gg = tl.zeros((TILE,), TYPE), tl.zeros((TILE,), TYPE), tl.zeros((TILE,), TYPE)
-    wb, bg, bb = tl.zeros((TILE,), TYPE), tl.zeros((TILE,), TYPE), tl.zeros((TILE,), TYPE)
-    if kind != PLAIN:
-        for block in range(0, inner, TILE):
-            mask = block + tl.arange(0, TILE) < inner
-            places = block + tl.arange(0, TILE)
-            w = load_weights(weights, parameter, places, mask, LOW)
-            ww += w * w
-            if kind == UNIT:
-                g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
-                wg += w * g
-                gg += g * g
-                if BUFFERED:
-                    b = tl.load(buffer + places, mask=mask, other=0.0)
-                    wb += w * b
-                    bg += b * g
-                    bb += b * b
-    square, along_g, along_b = tl.sum(ww, 0), tl.sum(wg, 0), tl.sum(wb, 0)
-    to_w, to_g, to_b, keep, slope, back = coefficients(kind, square, along_g, along_b, group, TYPE)
-    rate, sign = number(group, RATE, TYPE), number(group, SIGN, TYPE)
-    old, new = number(group, OLD, TYPE), number(group, NEW, TYPE)
-    a = inverse_norm(square, TYPE)
-    length = old * old * tl.sum(bb, 0) + 2 * old * new * sign * tl.sum(bg, 0) + new * new * tl.sum(gg, 0)
-    along = a * (old * along_b + new * sign * along_g)
-    is_safe = (rate * rate * length < SAFE) & (square > SMALL)
-    if (kind == UNIT) & is_safe:
-        norm = tl.sqrt(a * a * square + rate * rate * tl.maximum(length - along * along, 0.0))
-        to_w, to_g, to_b = to_w / norm, to_g / norm, to_b / norm
-    tt = tl.zeros((TILE,), TYPE)
-    for block in range(0, inner, TILE):
-        columns = block + tl.arange(0, TILE)
-        mask, places = columns < inner, columns
-        w = load_weights(weights, parameter, places, mask, LOW)
-        g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
-        if FACTORED:
-            g = in_metric(g, about, row, columns, True, mask, TYPE)
-        moved = to_w * w + to_g * g
-        if BUFFERED:
-            b = tl.load(buffer + places, mask=mask, other=0.0)
-            moved += to_b * b
-            turned = tl.where(kind == UNIT, back * w, 0.0)
-            tl.store(buffer + places, keep * b + slope * g + turned, mask=mask)
-        tt += moved * moved
-        store_weights(weights, parameter, places, mask, moved, LOW)
-    if (kind == UNIT) & (is_safe == 0):
-        norm = tl.sqrt(tl.sum(tt, 0))
-        for block in range(0, inner, TILE):
-            mask = block + tl.arange(0, TILE) < inner
-            places = block + tl.arange(0, TILE)
-            w = tl.load(weights + places, mask=mask, other=0.0)
-            store_weights(weights, parameter, places, mask, w / norm, LOW)
-
-
-@triton.jit
 def _stretch(
     about, first, group, shrink,
     TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
-    SCALED_LOSS: tl.constexpr, TILE: tl.constexpr,
+    SCALED_LOSS: tl.constexpr, LENGTH: tl.constexpr,
 ):  # fmt: skip
     """Step entries that are no filters."""
     weights, parameter, gradient, buffer = pointers(about, first, TYPE, LOW, ALIGNED)
-    places = tl.arange(0, TILE)
+    places = tl.arange(0, LENGTH)
     left = tl.load(about + INNER) - first
     if ALIGNED:
         left = tl.multiple_of(left, 8)
@@ -160,47 +98,113 @@ def _stretch(
 
 
 @triton.jit
-def step_whole(
+def step_short(
     table, programs, numbers, grad_scale, found_inf,
     TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
-    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, TILE: tl.constexpr,
+    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, LENGTH: tl.constexpr,
 ):  # fmt: skip
-    """Every program looks up ``(tensor, first row or entry, length class)`` and steps that."""
-    mine = programs + 3 * tl.program_id(0)
-    about = table + WIDTH * tl.load(mine)
-    first, length = tl.load(mine + 1), tl.load(mine + 2)
+    """Every program looks up its tensor, its first row or entry, and the length that its rows fit in."""
+    about = table + WIDTH * tl.load(programs + 3 * tl.program_id(0))
+    first = tl.load(programs + 3 * tl.program_id(0) + 1)
+    length = tl.load(programs + 3 * tl.program_id(0) + 2)
     group = numbers + NUMBERS * tl.load(about + GROUP)
     shrink = tl.full((), 1.0, TYPE)
     if SCALED_LOSS:
         if tl.load(found_inf) != 0:
             return
         shrink = (1 / tl.load(grad_scale)).to(TYPE)
-    if length == 64:
-        _rows(
-            about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, TILE // 64, 64
-        )
-    elif length == 256:
-        _rows(
-            about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, TILE // 256, 256
-        )
-    elif length == 1024:
-        _rows(
-            about,
-            first,
-            group,
-            shrink,
-            TYPE,
-            LOW,
-            ALIGNED,
-            BUFFERED,
-            FACTORED,
-            SCALED_LOSS,
-            TILE // 1024,
-            1024,
-        )
-    elif length == TILE:
-        _rows(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, 1, TILE)
-    elif length == 0:
-        _stretch(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, SCALED_LOSS, TILE)
-    else:
-        _long_row(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, TILE)
+    for power in tl.static_range(6, 12):  # of two: rows are as wide as is known when this is compiled
+        if length == 1 << power:
+            _rows(
+                about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS,
+                LENGTH >> power, 1 << power,
+            )  # fmt: skip
+    if length == 0:
+        _stretch(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, SCALED_LOSS, LENGTH)
+
+
+@triton.jit
+def step_wide(
+    table, programs, numbers, grad_scale, found_inf,
+    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
+    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, LENGTH: tl.constexpr,
+):  # fmt: skip
+    """Every program looks up its tensor and its row."""
+    about = table + WIDTH * tl.load(programs + 3 * tl.program_id(0))
+    first = tl.load(programs + 3 * tl.program_id(0) + 1)
+    group = numbers + NUMBERS * tl.load(about + GROUP)
+    shrink = tl.full((), 1.0, TYPE)
+    if SCALED_LOSS:
+        if tl.load(found_inf) != 0:
+            return
+        shrink = (1 / tl.load(grad_scale)).to(TYPE)
+    _rows(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, 1, LENGTH)
+
+
+@triton.jit
+def step_long(
+    table, programs, numbers, grad_scale, found_inf,
+    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
+    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, LENGTH: tl.constexpr,
+):  # fmt: skip
+    """Every program looks up its tensor and its row, and passes over it in blocks."""
+    about = table + WIDTH * tl.load(programs + 3 * tl.program_id(0))
+    first = tl.load(programs + 3 * tl.program_id(0) + 1)
+    group = numbers + NUMBERS * tl.load(about + GROUP)
+    shrink = tl.full((), 1.0, TYPE)
+    if SCALED_LOSS:
+        if tl.load(found_inf) != 0:
+            return
+        shrink = (1 / tl.load(grad_scale)).to(TYPE)
+    kind, inner = tl.load(about + KIND), length_of(about, ALIGNED)
+    weights, parameter, gradient, buffer = pointers(about, first * inner, TYPE, LOW, ALIGNED)
+    rate, sign = number(group, RATE, TYPE), number(group, SIGN, TYPE)
+    old, new = number(group, OLD, TYPE), number(group, NEW, TYPE) * sign
+    ww, wg = tl.zeros((LENGTH,), TYPE), tl.zeros((LENGTH,), TYPE)
+    wb, ss = tl.zeros((LENGTH,), TYPE), tl.zeros((LENGTH,), TYPE)
+    if kind != PLAIN:
+        for block in range(0, inner, LENGTH):
+            places = block + tl.arange(0, LENGTH)
+            mask = places < inner
+            w = load_weights(weights, parameter, places, mask, LOW)
+            ww += w * w
+            if kind == UNIT:
+                g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
+                wg += w * g
+                step = new * g
+                if BUFFERED:
+                    b = tl.load(buffer + places, mask=mask, other=0.0)
+                    wb += w * b
+                    step += old * b
+                ss += step * step
+    square, along_g, along_b = tl.sum(ww, 0), tl.sum(wg, 0), tl.sum(wb, 0)
+    to_w, to_g, to_b, keep, slope, back = coefficients(kind, square, along_g, along_b, group, TYPE)
+    a, length = inverse_norm(square, TYPE), tl.sum(ss, 0)
+    along = a * (old * along_b + new * along_g)
+    is_safe = (rate * rate * length < SAFE) & (square > SMALL)
+    if (kind == UNIT) & is_safe:
+        norm = tl.sqrt(a * a * square + rate * rate * tl.maximum(length - along * along, 0.0))
+        to_w, to_g, to_b = to_w / norm, to_g / norm, to_b / norm
+    tt = tl.zeros((LENGTH,), TYPE)
+    for block in range(0, inner, LENGTH):
+        places = block + tl.arange(0, LENGTH)
+        mask = places < inner
+        w = load_weights(weights, parameter, places, mask, LOW)
+        g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
+        if FACTORED:
+            g = in_metric(g, about, first, places, True, mask, TYPE)
+        moved = to_w * w + to_g * g
+        if BUFFERED:
+            b = tl.load(buffer + places, mask=mask, other=0.0)
+            moved += to_b * b
+            turned = tl.where(kind == UNIT, back * w, 0.0)
+            tl.store(buffer + places, keep * b + slope * g + turned, mask=mask)
+        tt += moved * moved
+        store_weights(weights, parameter, places, mask, moved, LOW)
+    if (kind == UNIT) & (is_safe == 0):
+        norm = tl.sqrt(tl.sum(tt, 0))
+        for block in range(0, inner, LENGTH):
+            places = block + tl.arange(0, LENGTH)
+            mask = places < inner
+            w = tl.load(weights + places, mask=mask, other=0.0)
+            store_weights(weights, parameter, places, mask, w / norm, LOW)
