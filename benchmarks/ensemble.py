@@ -103,8 +103,8 @@ def loop(network: str, data: Split, *, fused: bool) -> Iterator[None]:
 def compare(network: str, data: Split) -> dict[str, tuple[float, float]]:
     """Milliseconds per step and run, of loops and of ensembles, and how many times as fast as a loop that is.
 
-    They take turns, and are compared with the faster loop of the same turn: other work on the machine slows down
-    neighbors alike. Both are medians.
+    They take turns, and are compared with the faster loop of the same turn: other work on the machine slows
+    down neighbors alike. Both are medians.
     """
     works: dict[str, tuple[Callable[[], object], int]] = {}
     for label, fused in (("loop", False), ("loop, fused SGD", True)):

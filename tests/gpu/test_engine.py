@@ -3,6 +3,7 @@
 import copy
 import io
 import math
+import time
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -188,6 +189,8 @@ def test_ensembles_in_flight_together_give_what_they_give_alone(make: Callable[[
         for ensemble in ensembles:
             ensemble.start_epoch()
         for ensemble, those in zip(ensembles, results, strict=True):
+            while not ensemble.is_ready():
+                time.sleep(1e-4)
             for name, result in ensemble.train_epoch().items():
                 those[name].append(result)
     assert results == [expected, expected]
