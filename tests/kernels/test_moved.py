@@ -8,6 +8,7 @@ from torch import nn
 
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
 from symoptim.errors import OptionError
+from symoptim.optim import bucket
 
 pytest.importorskip(
     "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
@@ -141,6 +142,55 @@ def test_negated_views_shared_memory_and_late_decay_are_refused() -> None:
     optimizer.param_groups[0]["weight_decay"] = 0.1
     with pytest.raises(OptionError, match="knows no weight decay"):
         optimizer.step()
+
+
+def _with_gaps() -> list[nn.Parameter]:
+    return [nn.Parameter(torch.randn(4, 6, dtype=torch.float64)[:, ::2]), _whole()]
+
+
+def _overlapping() -> list[nn.Parameter]:
+    room = torch.randn(6, 4, dtype=torch.float64)
+    return [nn.Parameter(room[:4]), nn.Parameter(room[2:3]), nn.Parameter(room[3:]), _whole()]
+
+
+def _whole() -> nn.Parameter:
+    return nn.Parameter(torch.randn(4, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("make", [_with_gaps, _overlapping])
+def test_by_default_kernels_step_what_they_can_and_leave_the_rest(
+    make: Callable[[], list[nn.Parameter]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[torch.Tensor] = []
+    for fused in (None, False):
+        torch.manual_seed(0)
+        weights = make()
+        for weight in weights:
+            weight.grad = torch.randn_like(weight)
+        optimizer = ScaledSGD(weights, lr=0.01, momentum=0.9, fused=fused)
+        for _ in range(3):
+            optimizer.step()
+        found.append(torch.cat([weight.detach().flatten() for weight in weights]))
+    assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
+    taken: list[int] = []
+    monkeypatch.setattr(bucket, "launcher", lambda _, __, table: taken.append(len(table)))
+    with pytest.raises(AttributeError):  # there are no kernels now, where the last weight was to be stepped
+        ScaledSGD(weights, lr=0.01).step()
+    assert taken == [1]
+
+
+def test_a_compiled_step_is_the_step() -> None:
+    found: list[torch.Tensor] = []
+    for compiled in (True, False):
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.randn(4, 5, dtype=torch.float64))
+        optimizer = UnitNormSGD([weight], lr=0.1, momentum=0.9)
+        step = torch.compile(optimizer.step, backend="eager") if compiled else optimizer.step
+        for _ in range(3):
+            weight.grad = torch.randn_like(weight)
+            step()
+        found.append(weight.detach())
+    assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
 
 
 def test_autograd_notices_that_weights_were_overwritten() -> None:

@@ -58,7 +58,8 @@ def test_unit_norm_sgd_agrees_with_geoopt_on_the_sphere() -> None:
     torch.testing.assert_close(ours.detach(), theirs.detach(), rtol=0, atol=1e-12)
 
 
-def test_first_momentum_step_equals_the_momentum_free_one_where_geoopts_is_longer() -> None:
+@pytest.mark.parametrize("fused", [False, None])
+def test_first_momentum_step_equals_the_momentum_free_one_where_geoopts_is_longer(fused: bool | None) -> None:
     start = normalize(torch.randn(6, 5, dtype=torch.float64))
     grads = gradients(1, 6, 5)
 
@@ -66,13 +67,13 @@ def test_first_momentum_step_equals_the_momentum_free_one_where_geoopts_is_longe
         train(make(weight), weight, grads)
         return weight.detach()
 
-    plain = moved(lambda w: UnitNormSGD([w], lr=0.01), nn.Parameter(start.clone()))
-    ours = moved(lambda w: UnitNormSGD([w], lr=0.01, momentum=0.9), nn.Parameter(start.clone()))
+    plain = moved(lambda w: UnitNormSGD([w], lr=0.01, fused=fused), nn.Parameter(start.clone()))
+    ours = moved(lambda w: UnitNormSGD([w], lr=0.01, momentum=0.9, fused=fused), nn.Parameter(start.clone()))
     theirs = moved(
         lambda w: geoopt.optim.RiemannianSGD([w], lr=0.01, momentum=0.9),
         geoopt.ManifoldParameter(start.clone(), manifold=geoopt.Sphere()),
     )
-    assert torch.equal(ours, plain)
+    assert torch.equal(ours, plain) if fused is False else torch.allclose(ours, plain, rtol=0, atol=1e-15)
     assert (theirs - start).norm() > 1.8 * (plain - start).norm()
 
 

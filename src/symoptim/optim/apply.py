@@ -153,6 +153,17 @@ def make_state(parameter: Tensor, state: State, *, momentum: bool) -> None:
         _buffer(state, weights)
 
 
+def options_for(group: Mapping[str, Any], device: torch.device) -> StepOptions:
+    """Options of the pure step for parameters of a group on a device."""
+    return StepOptions(
+        lr=rate_for(group["lr"], device),
+        momentum=group["momentum"],
+        nesterov=group["nesterov"],
+        weight_decay=group["weight_decay"],
+        maximize=group["maximize"],
+    )
+
+
 def rate_for(lr: Rate, device: torch.device) -> Rate:
     """Rate as the pure step wants it: no axes, and on the device of the weights unless on the host."""
     if not isinstance(lr, Tensor):

@@ -11,7 +11,7 @@ from torch.optim.optimizer import ParamsT
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import update_dtype
 from symoptim.metric.fused import Sides
-from symoptim.optim.apply import Factors, Job, apply, device_rate, make_state, rate_for
+from symoptim.optim.apply import Factors, Job, apply, device_rate, make_state, options_for
 from symoptim.optim.checkpoint import loading
 from symoptim.optim.checks import (
     Group,
@@ -28,7 +28,7 @@ from symoptim.optim.precision import require_same_shapes, restore_precision
 from symoptim.optim.scaling import Scaling, scaling_of, takes_scaling
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.catalog import Update
-from symoptim.updates.step import Rate, StepOptions
+from symoptim.updates.step import Rate
 
 
 class GeometricSGD(Optimizer):
@@ -72,7 +72,8 @@ class GeometricSGD(Optimizer):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: step by kernels that read and write every parameter once; raises where there is none.
+            fused: step by kernels that read and write every parameter once; by default wherever there is one
+                (and ``foreach`` is left at None). True raises where there is none, False never uses one.
             capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
                 CUDA graph can be captured at any time and follows a scheduler.
             differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
@@ -148,18 +149,25 @@ class GeometricSGD(Optimizer):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
+        # A compiler that follows the step gets the reference: it has kernels of its own.
+        fused = None if torch.compiler.is_compiling() else self._current_fused()
+        with torch.set_grad_enabled(self.defaults["differentiable"]):
+            metric = self._metric(fused)
+            scaling = scaling_of(self)
+            left = [group["params"] for group in self.param_groups] if fused is None else fused.step(scaling)
+            for group, some in zip(self.param_groups, left, strict=True):
+                if some and not (scaling and bool(scaling.found_inf)):
+                    self._step_left(group, some, metric, scaling)
+        return loss
+
+    def _current_fused(self) -> FusedSteps:
+        """What kernels step, as things are now."""
         if self._fused is None or not self._still_fits(self._fused):
             check_gradients(self.param_groups)
             self._fused = FusedSteps(self, self.updates, self._sides())
         elif any(self._fused.left):
             check_gradients(self.param_groups)
-        with torch.set_grad_enabled(self.defaults["differentiable"]):
-            metric = self._metric()
-            scaling = scaling_of(self)
-            for group, left in zip(self.param_groups, self._fused.step(scaling), strict=True):
-                if left and not (scaling and bool(scaling.found_inf)):
-                    self._step_left(group, left, metric, scaling)
-        return loss
+        return self._fused
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -171,7 +179,7 @@ class GeometricSGD(Optimizer):
     def _sides(self) -> Mapping[Tensor, Sides | None]:
         return {}  # parameters with a metric, and where kernels find its factors
 
-    def _metric(self) -> Factors:
+    def _metric(self, fused: FusedSteps | None) -> Factors:  # noqa: ARG002 - for metrics to look at
         return {}  # factors that gradients are multiplied by before their update, by parameter
 
     def _step_left(self, group: Group, left: list[Tensor], metric: Factors, scaling: Scaling | None) -> None:
@@ -185,14 +193,7 @@ class GeometricSGD(Optimizer):
                 job = Job(parameter, gradient, self.state[parameter], over, metric.get(parameter, ()))
                 by_device.setdefault(parameter.device, []).append(job)
         for device, jobs in by_device.items():
-            options = StepOptions(
-                lr=rate_for(group["lr"], device),
-                momentum=group["momentum"],
-                nesterov=group["nesterov"],
-                weight_decay=group["weight_decay"],
-                maximize=group["maximize"],
-            )
-            apply(jobs, update, options, group)
+            apply(jobs, update, options_for(group, device), group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""

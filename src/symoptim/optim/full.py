@@ -77,7 +77,8 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: read sizes and step by kernels (on CPUs); raises where there is none for a parameter.
+            fused: read sizes and step by kernels; by default wherever there are some. True raises where there
+                are none for a parameter, False never uses any.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
         self.bound = BoundMetric(model, spec, gauge)
@@ -103,8 +104,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         metric = self._fused_metric
         return super()._still_fits(fused) and (metric is None or metric.sees(self.bound.weights(self.state)))
 
-    def _metric(self) -> Factors:
-        left = self._fused is None or any(self._fused.left)
-        if self._fused_metric is not None:
+    def _metric(self, fused: FusedSteps | None) -> Factors:
+        if fused is not None and self._fused_metric is not None:
             self._fused_metric.refresh(self.bound.weights(self.state))
-        return self.bound.factors(self.state, 2.0) if left else {}
+        return self.bound.factors(self.state, 2.0) if fused is None or any(fused.left) else {}

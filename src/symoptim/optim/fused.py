@@ -14,7 +14,7 @@ from symoptim.metric.fused import Sides
 from symoptim.optim.apply import make_state
 from symoptim.optim.bucket import Bucket, Entry
 from symoptim.optim.checks import Group
-from symoptim.optim.fusible import KINDS, axis_of, require_apart, taken_of
+from symoptim.optim.fusible import KINDS, axis_of, taken_of, without_shared
 from symoptim.optim.precision import State, lay_like
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import Update
@@ -44,7 +44,7 @@ class FusedSteps:
         self.made_for = _signature(self.groups)
         self.parameters: list[Tensor] = [p for group in self.groups for p in group["params"]]
         taken = [taken_of(group, updates[group["geometry"]], sides, optimizer.state) for group in self.groups]
-        require_apart(self.groups, taken)
+        taken = without_shared(self.groups, taken)
         self.left = [
             [p for p in group["params"] if p.grad is not None and p not in kept]
             for group, kept in zip(self.groups, taken, strict=True)
@@ -125,6 +125,8 @@ class FusedSteps:
             By group, parameters with a gradient that are not stepped: those that kernels do not take, and any
             that have been put elsewhere, which the next step finds again.
         """
+        if not self.buckets:
+            return self.left
         numbers, rates = list(map(numbers_of, self.groups)), list(map(rate_elsewhere, self.groups))
         missed: set[Tensor] = set()
         for place, bucket in enumerate(self.buckets):

@@ -1,7 +1,6 @@
 """Which parameters kernels can step, and why not the others."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from torch import Tensor
 
@@ -65,8 +64,8 @@ def why_not_with(parameter: Tensor, state: State) -> str | None:
 
 
 def wants_fused(group: Group) -> bool:
-    """Whether parameters of a group are to be stepped by kernels."""
-    return bool(group["fused"])
+    """Whether parameters of a group are to be stepped by kernels where there are some."""
+    return group["fused"] is not False and (group["fused"] is True or group["foreach"] is None)
 
 
 def taken_of(
@@ -87,7 +86,7 @@ def taken_of(
                 reason = "its scales are not those of rows and columns, or there is no kernel that finds them"
             if reason is None:
                 taken.add(parameter)
-            else:
+            elif group["fused"]:
                 raise OptionError(
                     f"{name} cannot take a fused step: {reason}. Leave fused at None to have it stepped "
                     "otherwise"
@@ -95,18 +94,27 @@ def taken_of(
     return taken
 
 
-def require_apart(groups: Sequence[Group], taken: Sequence[set[Tensor]]) -> None:
-    """Refuse parameters that share memory: threads would step it at the same time."""
-    found: list[tuple[str, int, int]] = []
+def without_shared(groups: Sequence[Group], taken: Sequence[set[Tensor]]) -> list[set[Tensor]]:
+    """Parameters that are taken, less those that share memory: threads would step it at the same time."""
+    found: list[tuple[int, int, str, Tensor, Group]] = []
     for group, kept in zip(groups, taken, strict=True):
         for name, parameter in labeled(group):
             here = local(parameter.detach())
             if parameter in kept and here.numel():
                 start = here.data_ptr()
-                found.append((name, start, start + here.numel() * here.element_size()))
-    found.sort(key=lambda one: one[1])
-    for (one, _, end), (other, start, _) in pairwise(found):
-        if start < end:
-            raise OptionError(
-                f"{one} and {other} share memory, which a fused step cannot take: leave fused at None"
-            )
+                found.append((start, start + here.numel() * here.element_size(), name, parameter, group))
+    found.sort(key=lambda one: one[0])
+    shared: set[Tensor] = set()
+    reach, furthest = 0, 0
+    for index, (start, end, name, parameter, group) in enumerate(found):
+        if start < reach:
+            other, owner = found[furthest][3], found[furthest][4]
+            if group["fused"] or owner["fused"]:
+                raise OptionError(
+                    f"{found[furthest][2]} and {name} share memory, which a fused step cannot take: leave "
+                    "fused at None"
+                )
+            shared |= {parameter, other}
+        if end > reach:
+            reach, furthest = end, index
+    return [kept - shared for kept in taken]
