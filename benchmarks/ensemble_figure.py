@@ -25,7 +25,9 @@ def draw(results: Sequence[Path], path: Path) -> Path:
 
     plt = pyplot()
     size = (5.0 * len(results), 3.6)
-    figure, panels = plt.subplots(1, len(results), figsize=size, squeeze=False, layout="constrained")
+    figure, panels = plt.subplots(
+        1, len(results), figsize=size, squeeze=False, sharey=True, layout="constrained"
+    )
     for panel, file in zip(panels[0], results, strict=True):
         about, *lines = (json.loads(line) for line in file.read_text().splitlines())
         for network, color in COLORS.items():
@@ -33,11 +35,12 @@ def draw(results: Sequence[Path], path: Path) -> Path:
                 (x["runs"], x["milliseconds"]) for x in lines if x["network"] == network and "runs" in x
             ]
             panel.plot(*zip(*points, strict=True), "o-", color=color, label=f"{network}, 2 layers")
-        panel.set(
-            xscale="log", yscale="log", xlabel="runs trained together", ylabel="ms per step of all runs"
-        )
+        panel.set(xscale="log", yscale="log", xlabel="runs trained together")
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_formatter("{x:g}")
         panel.set_title(about["provenance"].get("device", "CPU, one thread"))
         panel.legend()
+    panels[0][0].set_ylabel("ms per step of all runs")
     return save_png(figure, path)
 
 
