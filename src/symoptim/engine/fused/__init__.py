@@ -1,1 +1,1 @@
-"""The step of the paper's networks in a dozen launches; :mod:`symoptim.engine.pairwise` is its meaning."""
+"""The step of the paper's networks in few launches; :mod:`symoptim.engine.pairwise` is its meaning."""
