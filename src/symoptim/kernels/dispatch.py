@@ -87,10 +87,11 @@ def squares_launcher(device: torch.device, dtype: torch.dtype, table: Tensor) ->
 
 def launcher(device: torch.device, dtype: torch.dtype, table: Tensor) -> Launcher:
     """The kernels for parameters of that precision on that device; they are compiled on first use."""
-    if device.type == "cpu":
-        from symoptim.kernels.cpu.launch import CpuLauncher
+    with torch.device("cpu"):  # where work is shared out, whatever the default device is
+        if device.type == "cpu":
+            from symoptim.kernels.cpu.launch import CpuLauncher
 
-        return CpuLauncher(table, dtype)
-    from symoptim.kernels.cuda.launch import CudaLauncher
+            return CpuLauncher(table, dtype)
+        from symoptim.kernels.cuda.launch import CudaLauncher
 
-    return CudaLauncher(table, device, dtype)
+        return CudaLauncher(table, device, dtype)

@@ -64,11 +64,12 @@ def layout_of(spec: SymmetrySpec, names: Iterable[str]) -> Layout:
     """
     terms: dict[str, tuple[Term, ...]] = {}
     pieces: list[Sparse] = []
+    starts = torch.searchsorted(spec.exponents.rows, torch.arange(spec.scales + 1))
     start = 0
     for name in names:
         found: list[Term] = []
         shapes = [tuple(term.shape) for term in spec.tensors[name].terms]
-        for shape, exponents in zip(shapes, _sparse_terms(spec, name), strict=True):
+        for shape, exponents in zip(shapes, _sparse_terms(spec, name, starts), strict=True):
             if len(exponents.rows):
                 found.append(Term(start, shape))
                 pieces.append(exponents._replace(rows=exponents.rows + start))
@@ -86,9 +87,9 @@ def _stacked(pieces: list[Sparse]) -> Sparse:
     return Sparse(torch.cat(rows), torch.cat(columns), torch.cat(values))
 
 
-def _sparse_terms(spec: SymmetrySpec, name: str) -> list[Sparse]:
+def _sparse_terms(spec: SymmetrySpec, name: str, starts: Tensor) -> list[Sparse]:
     """Exponents of every term of a tensor by position, constants moved to where they cost least."""
-    terms = [_by_position(spec, term) for term in spec.tensors[name].terms]
+    terms = [_by_position(spec, term, starts) for term in spec.tensors[name].terms]
     sizes = [term.numel() for term in spec.tensors[name].terms]
     for other in range(1, len(terms)):
         moved = _cheapest_shift(terms[0], sizes[0], terms[other], sizes[other], len(spec))
@@ -97,15 +98,16 @@ def _sparse_terms(spec: SymmetrySpec, name: str) -> list[Sparse]:
     return terms
 
 
-def _by_position(spec: SymmetrySpec, term: Tensor) -> Sparse:
-    """Exponents of a term: those of the scale at every position."""
+def _by_position(spec: SymmetrySpec, term: Tensor, starts: Tensor) -> Sparse:
+    """Exponents of a term: those of the scale at every position; scales have theirs from ``starts`` on."""
     ids = term.reshape(-1)
-    starts = torch.searchsorted(spec.exponents.rows, torch.arange(spec.scales + 1))
-    lengths = starts.diff() if spec.scales else starts[:0]
-    counts = torch.where(ids >= 0, lengths[ids.clamp(min=0)], 0) if spec.scales else torch.zeros_like(ids)
+    some = ids.clamp(min=0)
+    counts = (
+        torch.where(ids >= 0, starts[some + 1] - starts[some], 0) if spec.scales else torch.zeros_like(ids)
+    )
     position = torch.repeat_interleave(torch.arange(len(ids)), counts)
     within = torch.arange(len(position)) - (counts.cumsum(0) - counts)[position]
-    entry = starts[ids.clamp(min=0)[position]] + within
+    entry = starts[some[position]] + within
     return Sparse(position, spec.exponents.columns[entry], spec.exponents.values[entry])
 
 
@@ -114,11 +116,11 @@ def _cheapest_shift(
 ) -> Tensor:
     """What to move to the first term from the other, per generator, so that the fewest exponents are left."""
     nothing = torch.zeros(generators, dtype=torch.float64)
-    candidates = torch.stack([nothing, _most_frequent(other, generators), -_most_frequent(first, generators)])
-    left = [
-        _left_over(first, first_size, -moved) + _left_over(other, other_size, moved) for moved in candidates
-    ]
-    return candidates.gather(0, torch.stack(left).argmin(dim=0, keepdim=True))[0]
+    best, least = nothing, _left_over(first, first_size, nothing) + _left_over(other, other_size, nothing)
+    for moved in (_most_frequent(other, generators), -_most_frequent(first, generators)):
+        left = _left_over(first, first_size, -moved) + _left_over(other, other_size, moved)
+        best, least = torch.where(left < least, moved, best), torch.minimum(left, least)
+    return best
 
 
 def _most_frequent(term: Sparse, generators: int) -> Tensor:

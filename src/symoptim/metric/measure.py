@@ -73,6 +73,10 @@ def _log_root_mean_square(logs: Tensor, level: Level) -> Tensor:
 def log_norms(reading: Reading, weights: Tensor, log_scales: Tensor) -> Tensor:
     """Logarithms of norms over all axes but those of the reading's own term, the other terms divided out.
 
+    Norms are taken in the precision of the weights: where squares do not fit it (float32 entries of about
+    1e20), they are infinite, and scales no numbers. To divide by the largest entry first, or to take norms in
+    float64, would make them take two to nine times as long; kernels, which can, add up in float64.
+
     Args:
         reading: which term of which tensor.
         weights: that tensor.

@@ -81,7 +81,7 @@ def _product(left: Sparse, right: Sparse, size: int) -> Sparse:
     return product(left, right, size).summed(size)
 
 
-RANKS = torch.tensor([[0, 0, 1, 2, 4], [0, 2, 1, 3, 4]])
+RANKS = torch.tensor([[0, 0, 1, 2, 4], [0, 2, 1, 3, 4]], device="cpu")
 """Order of preference for units without and with a matrix coming in, of: coming in as a norm, as an entry;
 going out as a norm, as an entry; a buffer."""
 

@@ -1,6 +1,6 @@
 """Norms of a level by kernels: all matrices that are read at once, in one pass over memory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,10 +24,15 @@ class Read(NamedTuple):
 
     @property
     def own(self) -> Tensor:
-        """Norm that every sum belongs to."""
+        """Position that every sum belongs to."""
         positions = self.matrix.rows if self.by_rows else self.matrix.columns
         assert positions is not None
-        return positions - self.reading.own.start + self.start
+        return positions
+
+    @property
+    def norms(self) -> Tensor:
+        """Norm that every sum belongs to."""
+        return self.own - self.reading.own.start + self.start
 
     @property
     def other(self) -> Tensor:
@@ -48,28 +53,20 @@ class LevelReader:
             device: of the metric.
             dtype: its precision; tensors of another one are read otherwise.
         """
-        self.reads: list[Read] = []
-        self.left: list[tuple[int, Reading]] = []
-        """Readings that are left to the reference, and where their norms begin."""
-        self.size = 0
-        for reading in level.readings:
-            read = _as_read(reading, tensors[reading.tensor], self.size, device, dtype)
-            if read is None:
-                self.left.append((self.size, reading))
-            else:
-                self.reads.append(read)
-            self.size += reading.own.stop - reading.own.start
+        self.reads, self.left = as_reads(level.readings, tensors, device, dtype)
+        self.size = sum(reading.own.stop - reading.own.start for reading in level.readings)
         owner = torch.arange(len(self.reads))
         sums = torch.tensor([len(read.own) for read in self.reads], dtype=torch.long)
         others = torch.tensor([len(read.other) for read in self.reads], dtype=torch.long)
         nothing = torch.zeros(0, dtype=torch.long)
-        self.into = torch.cat([nothing, *(read.own for read in self.reads)]).to(device)
+        self.into = torch.cat([nothing, *(read.norms for read in self.reads)]).to(device)
         self.of_sum = torch.repeat_interleave(owner, sums).to(device)
         self.positions = torch.cat([nothing, *(read.other for read in self.reads)]).to(device)
         self.of_factor = torch.repeat_interleave(owner, others).to(device)
         self.factors = torch.zeros(len(self.positions), dtype=dtype, device=device)
         self.sums = torch.zeros(len(self.into), dtype=torch.float64, device=device)
-        self.table = _table(self.reads, self.factors, sums, others)
+        starts, places = whole_numbers(sums.cumsum(0) - sums), whole_numbers(others.cumsum(0) - others)
+        self.table = table_of(self.reads, tensors, starts, self.factors, places)
         self.launcher: SquaresLauncher | None = None
         if self.reads:
             self.launcher = squares_launcher(device, dtype, self.table)
@@ -104,6 +101,37 @@ class LevelReader:
         return logs
 
 
+Left = list[tuple[int, Reading]]
+"""Readings that are left to the reference, and where their norms begin."""
+
+
+def as_reads(
+    readings: Iterable[Reading], tensors: Mapping[str, Tensor], device: torch.device, dtype: torch.dtype
+) -> tuple[list[Read], Left]:
+    """Sort readings into sums over rows or columns of matrices, and others.
+
+    Args:
+        readings: of a level.
+        tensors: by name.
+        device: of the metric.
+        dtype: its precision; tensors of another one are left.
+
+    Returns:
+        Sums, and readings that are left.
+    """
+    reads: list[Read] = []
+    left: Left = []
+    start = 0
+    for reading in readings:
+        read = _as_read(reading, tensors[reading.tensor], start, device, dtype)
+        if read is None:
+            left.append((start, reading))
+        else:
+            reads.append(read)
+        start += reading.own.stop - reading.own.start
+    return reads, left
+
+
 def _as_read(
     reading: Reading, tensor: Tensor, start: int, device: torch.device, dtype: torch.dtype
 ) -> Read | None:
@@ -117,12 +145,29 @@ def _as_read(
     return Read(start, reading, matrix, by_rows)
 
 
-def _table(reads: list[Read], factors: Tensor, sums: Tensor, others: Tensor) -> Tensor:
-    """The table for kernels; addresses of weights are to come."""
-    found = torch.zeros(len(reads), squares.WIDTH, dtype=torch.long)
-    starts, places = whole_numbers(sums.cumsum(0) - sums), whole_numbers(others.cumsum(0) - others)
+def table_of(
+    reads: Sequence[Read],
+    tensors: Mapping[str, Tensor],
+    starts: Sequence[int],
+    factors: Tensor,
+    places: Sequence[int],
+) -> Tensor:
+    """The table for kernels.
+
+    Args:
+        reads: the matrices.
+        tensors: by name.
+        starts: places of their first sums.
+        factors: of all that is divided out.
+        places: where among these their own begin.
+
+    Returns:
+        A row per matrix.
+    """
+    found = torch.zeros(len(reads), squares.WIDTH, dtype=torch.long, device="cpu")
     for index, read in enumerate(reads):
         row = found[index]
+        row[table.WEIGHTS] = tensors[read.reading.tensor].data_ptr()
         row[table.OUTER], row[table.COUNT], row[table.INNER] = 1, read.matrix.height, read.matrix.width
         row[table.KIND] = squares.OF_ROWS if read.by_rows else squares.OF_COLUMNS
         row[squares.OUT] = starts[index]

@@ -1,6 +1,7 @@
 """The full metric of one model, kept beside an optimizer: by parameter, on its device, in its precision."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 import torch
@@ -8,11 +9,13 @@ from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from symoptim.errors import CheckpointError, OptionError, SymmetryError, UnmeasuredWarning
+from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.dispatch import why_not_here
 from symoptim.metric.full import FullMetric
-from symoptim.metric.fused import FusedMetric, Sides
+from symoptim.metric.fused import CpuMetric, FusedMetric
 from symoptim.metric.gauge import Gauge
+from symoptim.metric.sides import Sides
 from symoptim.optim.apply import Factors
 from symoptim.optim.checks import warn_user
 from symoptim.optim.precision import State, working_weights
@@ -49,7 +52,8 @@ class BoundMetric:
         self.unseen = {name: parameter for parameter, name in self.names.items() if name not in known}
         """Parameters that no pass has used; if one gets a gradient, the group is of another model."""
         self.shapes = {name: _shape_of(there[name]) for name in spec.tensors}
-        self.metric = FullMetric.of(spec, there, gauge)
+        with torch.device("cpu"):  # whatever the default device is
+            self.metric = FullMetric.of(spec, there, gauge)
         warn_of_unmeasured(self.metric, spec)
         self.tensors = {name: there[name] for name in spec.tensors if isinstance(there[name], nn.Parameter)}
         # A module that is moved gets new buffers: those that are measured by are looked up every time.
@@ -85,19 +89,31 @@ class BoundMetric:
 
     def weights(self, state: Mapping[Tensor, State]) -> dict[str, Tensor]:
         """All tensors of the metric, by name, in the precision of updates; ``state`` has master copies."""
-        self._require_all_seen()
+        self.require_all_seen()
         weights = {name: _wide(tensor, state.get(tensor, {})) for name, tensor in self.tensors.items()}
-        for name, (module, key) in self.owners.items():
-            weights[name] = _wide(module.get_buffer(key), {})
-        return weights
+        return weights | {name: _wide(buffer, {}) for name, buffer in self._buffers().items()}
 
     def fused(self, power: float) -> FusedMetric | None:
         """The metric for kernels, or None if there are none where the parameters are."""
         metric = self.metric_here()
-        like = metric.layout.exponents.values
-        if like.device.type != "cpu" or why_not_here(like.device, like.dtype) is not None:
+        device, dtype = metric.layout.exponents.values.device, metric.layout.exponents.values.dtype
+        there = {**self.tensors, **self._buffers()}
+        if why_not_here(device, dtype) is not None or any(map(is_distributed, there.values())):
             return None
-        return FusedMetric(metric, self.weights({}), power)
+        with torch.device("cpu"):
+            if device.type == "cpu":
+                return CpuMetric(metric, self.weights({}), power)
+            from symoptim.metric.cuda.refresh import CudaMetric  # which needs Triton
+
+            return CudaMetric(self.metric, there, power, device, dtype)
+
+    def sight(self, some: Iterable[Tensor]) -> list[object]:
+        """Where and how some parameters lie, and all buffers that are measured: kernels rely on it."""
+        there = chain(some, self._buffers().values())
+        return [(one.data_ptr(), one.shape, one.stride(), one.dtype, one.device) for one in there]
+
+    def _buffers(self) -> dict[str, Tensor]:
+        return {name: module.get_buffer(key) for name, (module, key) in self.owners.items()}
 
     def sides(self, found: FusedMetric | None) -> dict[Tensor, Sides | None]:
         """Where the factors of all parameters that move are."""
@@ -105,7 +121,8 @@ class BoundMetric:
         moved = (name for name, terms in self.metric.layout.terms.items() if terms and name in self.tensors)
         return {self.tensors[name]: there.get(name) for name in moved}
 
-    def _require_all_seen(self) -> None:
+    def require_all_seen(self) -> None:
+        """Refuse gradients of parameters that the group does not know."""
         for name, parameter in self.unseen.items():
             if parameter.grad is not None:
                 raise SymmetryError(
@@ -130,7 +147,8 @@ class BoundMetric:
     def take_up(self, alive: Tensor) -> None:
         """Read sizes as a metric did for which these blocks were not zero."""
         if not torch.equal(alive.cpu(), self.metric.alive):
-            self.metric = FullMetric.of(self.spec, self.shapes, self.metric.gauge, alive.cpu())
+            with torch.device("cpu"):
+                self.metric = FullMetric.of(self.spec, self.shapes, self.metric.gauge, alive.cpu())
             self._here.clear()
 
 

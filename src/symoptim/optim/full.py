@@ -6,8 +6,9 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
-from symoptim.metric.fused import FusedMetric, Sides
+from symoptim.metric.fused import FusedMetric
 from symoptim.metric.gauge import Gauge, Pooled
+from symoptim.metric.sides import Sides
 from symoptim.optim.apply import Factors
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
@@ -46,6 +47,9 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     state_exponents: ClassVar[Mapping[str, int]] = {"momentum_buffer": 1, "master": 1}
     """Powers of the weight's scale by which state moves, for :meth:`.SymmetrySpec.rescale_`."""
 
+    _fused_metric: FusedMetric | None = None
+    _looked_at: FusedSteps | None = None
+
     def __init__(
         self,
         model: nn.Module,
@@ -82,7 +86,6 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
         self.bound = BoundMetric(model, spec, gauge)
-        self._fused_metric: FusedMetric | None = None
         super().__init__(
             trainable(model) if groups is None else groups,
             lr,
@@ -96,15 +99,25 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         )
 
     def _sides(self) -> Mapping[Tensor, Sides | None]:
-        found = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
-        self._fused_metric = found
-        return self.bound.sides(found)
+        self._fused_metric = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
+        return self.bound.sides(self._fused_metric)
 
     def _still_fits(self, fused: FusedSteps) -> bool:
-        metric = self._fused_metric
-        return super()._still_fits(fused) and (metric is None or metric.sees(self.bound.weights(self.state)))
+        if not super()._still_fits(fused):
+            return False
+        return self._fused_metric is None or self.bound.sight(self._rest) == self._seen
 
     def _metric(self, fused: FusedSteps | None) -> Factors:
         if fused is not None and self._fused_metric is not None:
-            self._fused_metric.refresh(self.bound.weights(self.state))
+            if fused is not self._looked_at:
+                self._look_at_rest(fused)
+            self.bound.require_all_seen()
+            self._fused_metric.refresh(lambda: self.bound.weights(self.state))
         return self.bound.factors(self.state, 2.0) if fused is None or any(fused.left) else {}
+
+    def _look_at_rest(self, fused: FusedSteps) -> None:
+        """Note where the weights are that kernels read and do not step; the others are looked at in steps."""
+        stepped = set(fused.stepped)
+        self._looked_at = fused
+        self._rest = [parameter for parameter in self.bound.tensors.values() if parameter not in stepped]
+        self._seen = self.bound.sight(self._rest)

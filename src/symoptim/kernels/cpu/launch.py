@@ -29,7 +29,7 @@ class CpuLauncher:
     def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
         """Cut the tensors of the table into stretches."""
         self.table: NDArray[np.int64] = table.numpy()
-        self.like = torch.empty(0, dtype=dtype).numpy()
+        self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
         self.shares = Shares(_parts(number, row) for number, row in enumerate(rows_of(table)))
 
     def point_at(self, gradients: Sequence[int]) -> None:
@@ -55,7 +55,7 @@ class CpuSquares:
 
     def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
         """Cut the matrices of the table into stretches."""
-        self.like = torch.empty(0, dtype=dtype).numpy()
+        self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
         self.shares = Shares(_lines(number, row) for number, row in enumerate(rows_of(table)))
 
     def launch(self, table: Tensor, sums: Tensor) -> None:

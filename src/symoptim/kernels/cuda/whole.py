@@ -53,14 +53,16 @@ def _rows(
     places = rows * inner + columns
     w = load_weights(weights, parameter, places, mask, LOW)
     g = load_gradient(gradient, places, mask, shrink, SCALED_LOSS)
-    if FACTORED:
-        g = in_metric(g, about, first + rows, columns, rows < count, columns < inner, TYPE)
-    ww = tl.sum(w * w, 1, keep_dims=True)
-    wg = tl.sum(w * g, 1, keep_dims=True)
-    wb = tl.zeros((HEIGHT, 1), TYPE)
+    ww, wg, wb = tl.full((1, 1), 1.0, TYPE), tl.zeros((1, 1), TYPE), tl.zeros((1, 1), TYPE)
     if BUFFERED:
         b = tl.load(buffer + places, mask=mask, other=0.0)
-        wb = tl.sum(w * b, 1, keep_dims=True)
+    if FACTORED:  # only steps that know no filters have a metric
+        g = in_metric(g, about, first + rows, columns, rows < count, columns < inner, TYPE)
+    else:
+        ww = tl.sum(w * w, 1, keep_dims=True)
+        wg = tl.sum(w * g, 1, keep_dims=True)
+        if BUFFERED:
+            wb = tl.sum(w * b, 1, keep_dims=True)
     to_w, to_g, to_b, keep, slope, back = coefficients(kind, ww, wg, wb, group, TYPE)
     moved = to_w * w + to_g * g
     if BUFFERED:

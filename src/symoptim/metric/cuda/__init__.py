@@ -1,0 +1,1 @@
+"""The full metric by kernels of CUDA devices."""
