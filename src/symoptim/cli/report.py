@@ -37,7 +37,7 @@ def import_ahead() -> threading.Timer:
     """Import what the report will need while training goes on.
 
     Returns:
-        The timer that will do it, to be canceled if training is over first.
+        The timer that will do it, to be canceled and joined when training is over.
     """
     timer = threading.Timer(SETTLED_SECONDS, import_large_modules)
     timer.daemon = True

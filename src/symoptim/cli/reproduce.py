@@ -53,6 +53,7 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         imports = import_ahead()
         carry_out(protocol, folder / RECORDS, profile=profile, data=found, images=images, device=where)
         imports.cancel()
+        imports.join()  # modules that are half imported cannot be used
         show_report(folder, show)
 
     command.__doc__ = help_text
