@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from symoptim.data.split import Split
+from symoptim.engine.images import Batch
 from symoptim.engine.run import Constant, FixedEpochs, Run, Schedule, Stopping
 from symoptim.engine.training import Ensemble, Result
 from symoptim.models import arch1, arch2
@@ -48,6 +49,12 @@ def small_network(architecture: str = "arch2", dtype: torch.dtype = torch.float6
     """Factory of a 2-layer network for the small data."""
     make = {"arch1": arch1, "arch2": arch2}[architecture]
     return lambda: make(2, inputs=PIXELS, width=8, classes=4).to(dtype)
+
+
+def batch_of(order: torch.Tensor, part: slice) -> Batch:
+    """A batch of all runs: so much of their order."""
+    start = part.start or 0
+    return Batch(order, torch.tensor([start]), torch.arange(part.stop - start))
 
 
 def train(ensemble: Ensemble) -> dict[str, list[Result]]:

@@ -1,12 +1,31 @@
 """The command ``symoptim``, saving its state more often: a program for tests to kill."""
 
-import os
+import torch
 
 import symoptim.experiments.recording
 from symoptim.__main__ import main
+from symoptim.data.split import Split
+from symoptim.engine.run import Constant, FixedEpochs, Run
+from symoptim.engine.training import Ensemble
+from symoptim.models import arch2
+
+
+def load_kernels() -> None:
+    """Have kernels loaded, or compiled: it takes longer than the time between two states here."""
+    images, labels = torch.rand(8, 4), torch.zeros(8, dtype=torch.int64)
+    stopping = FixedEpochs(maximum=1)
+    runs = {
+        update: Run(
+            update=update, rate=0.1, schedule=Constant(), stopping=stopping, seed=0, train=4, validation=4
+        )
+        for update in ("sm", "un")
+    }
+    network = lambda: arch2(inputs=4, width=4, classes=2)  # noqa: E731
+    Ensemble(runs, network, Split(images, labels, images, labels), batch=4).train_epoch()
+
 
 if __name__ == "__main__":
-    seconds = float(os.environ.get("TEST_CHECKPOINT_SECONDS", "0.3"))
-    symoptim.experiments.recording.CHECKPOINT_SECONDS = seconds
+    load_kernels()
+    symoptim.experiments.recording.CHECKPOINT_SECONDS = 0.3
     symoptim.experiments.recording.CHECKPOINT_SHARE = 1.0
     main()

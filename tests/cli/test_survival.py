@@ -1,6 +1,5 @@
 """Kills, full disks and Ctrl-C: nothing recorded is lost, and the table comes out the same."""
 
-import os
 import random
 import resource
 import signal
@@ -92,9 +91,8 @@ def limit_file_size() -> None:
 def test_a_full_disk_is_named_and_with_room_again_it_goes_on(
     small: list[str], undisturbed: Path, tmp_path: Path
 ) -> None:
-    # The first checkpoint is what does not fit any more; some epochs have to be recorded before it.
-    patient = {**os.environ, "TEST_CHECKPOINT_SECONDS": "2"}
-    code, _, errors = finish(small, tmp_path, preexec_fn=limit_file_size, env=patient)
+    # The first checkpoint is what does not fit any more; some epochs have been recorded before it.
+    code, _, errors = finish(small, tmp_path, preexec_fn=limit_file_size)
     assert code == 1
     (message,) = [line for line in errors.splitlines() if line.startswith("error: ")]
     assert "records.sqlite cannot be written" in message
@@ -123,7 +121,9 @@ def test_a_second_process_is_turned_away_and_disturbs_nothing(
 ) -> None:
     first = start(small, tmp_path)
     wait_for_epochs(first, tmp_path, 0)
+    first.send_signal(signal.SIGSTOP)  # or it would be done before the second has started
     code, _, errors = finish(small, tmp_path)
+    first.send_signal(signal.SIGCONT)
     assert code == 1
     assert f"in use by process {first.pid}" in errors
     assert first.wait() == 0

@@ -7,7 +7,7 @@ from symoptim.engine.numerics import seeded
 from symoptim.engine.stack import Stack
 from symoptim.errors import OptionError
 
-SEEDS = [3, 1, 4]
+SEEDS = [3, 1, 3]
 
 
 def alone(factory, seed: int) -> nn.Module:
@@ -90,10 +90,10 @@ def test_tied_weights_stay_tied() -> None:
     stack = Stack(Tied, SEEDS)
     inputs = torch.rand(len(SEEDS), 10, PIXELS, dtype=torch.float64)
     scores = stack.scores(inputs, training=True)
-    for row, seed in enumerate(SEEDS):
+    states = stack.network_states(range(len(SEEDS)))
+    for row, (seed, state) in enumerate(zip(SEEDS, states, strict=True)):
         model = alone(Tied, seed)
         torch.testing.assert_close(scores[row], model(inputs[row]), rtol=1e-12, atol=1e-12)
-        state = stack.network_state(row)
         assert set(state) == set(model.state_dict())
         for name, tensor in model.state_dict().items():
             torch.testing.assert_close(state[name], tensor, rtol=1e-12, atol=1e-12)

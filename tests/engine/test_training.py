@@ -126,7 +126,7 @@ def test_runs_that_stop_leave_and_the_others_go_on_undisturbed(update: str) -> N
     company = ensemble_of({"first": stay["first"], **leave, "last": stay["last"]})
     results = train(company)
     assert len(results["out"]) == 1
-    assert company.trainer.order.shape[0] == 2
+    assert company.trainer.images.order.shape[0] == 2
     expected = train(ensemble_of(stay))
     for name in stay:
         assert losses(results[name]) == pytest.approx(losses(expected[name]), rel=1e-10)
@@ -148,14 +148,14 @@ def test_training_and_validation_images_are_disjoint_and_each_is_seen_once_per_e
     orders: list[torch.Tensor] = []
     for _ in range(2):
         ensemble.train_epoch()
-        orders.append(trainer.order.clone())
+        orders.append(trainer.images.order.clone())
     for row in range(2):
-        train_set, validation = trainer.train_index[row], trainer.validation_index[row]
+        train_set, validation = trainer.images.train[row], trainer.images.validation[row]
         assert len(torch.cat([train_set, validation]).unique()) == 240
         for order in orders:
             assert torch.equal(order[row].sort().values, train_set.sort().values)
     assert not torch.equal(orders[0], orders[1])
-    assert not torch.equal(trainer.train_index[0], trainer.train_index[1])
+    assert not torch.equal(trainer.images.train[0], trainer.images.train[1])
 
 
 def test_errors_are_shares_of_the_runs_own_images() -> None:
@@ -165,7 +165,7 @@ def test_errors_are_shares_of_the_runs_own_images() -> None:
     for row, name in enumerate(results):
         weights = {**ensemble.trainer.stack.parameters, **ensemble.trainer.stack.buffers}
         model.load_state_dict({key: stacked[row] for key, stacked in weights.items()})
-        data, index = small_data(), ensemble.trainer.validation_index[row]
+        data, index = small_data(), ensemble.trainer.images.validation[row]
         epoch = results[name][-1].epoch
         for images, labels, error in (
             (data.train_images[index], data.train_labels[index], epoch.validation_error),
@@ -178,7 +178,7 @@ def test_errors_are_shares_of_the_runs_own_images() -> None:
 def test_evaluation_in_pieces_counts_every_image(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {"a": a_run(seed=1), "b": a_run(seed=2)}
     whole = train(ensemble_of(runs))
-    monkeypatch.setattr("symoptim.engine.trainer.IMAGES_AT_ONCE", 14)
+    monkeypatch.setattr("symoptim.engine.group.IMAGES_AT_ONCE", 14)
     assert train(ensemble_of(runs)) == whole
 
 

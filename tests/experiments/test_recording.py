@@ -11,7 +11,15 @@ import pytest
 
 from symoptim.engine.decisions import Epoch, Findings, Outcome
 from symoptim.engine.training import Result
-from symoptim.experiments.recording import CHECKPOINT_SECONDS, CHECKPOINT_SHARE, Recorder, Task
+from symoptim.experiments import recording
+from symoptim.experiments.recording import (
+    CHECKPOINT_SECONDS,
+    CHECKPOINT_SHARE,
+    Ready,
+    Recorder,
+    Task,
+    take_turns,
+)
 from symoptim.records.findings import read_confusions
 from symoptim.records.ledger import RunRow
 from symoptim.records.reading import read_runs
@@ -42,6 +50,12 @@ class Slow:
     def is_running(self) -> bool:
         return bool(self.running)
 
+    def start_epoch(self) -> None:
+        pass
+
+    def is_ready(self) -> bool:
+        return True
+
     def train_epoch(self) -> Mapping[str, Result]:
         self.epochs += 1
         self.clock.now += 1.0
@@ -68,7 +82,8 @@ def tasks(epochs: int, name: str = "one") -> dict[str, Task]:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("symoptim.experiments.recording.time", SimpleNamespace(monotonic=clock.monotonic))
+    time = SimpleNamespace(monotonic=clock.monotonic, sleep=lambda seconds: None)
+    monkeypatch.setattr("symoptim.experiments.recording.time", time)
     return clock
 
 
@@ -104,6 +119,40 @@ def test_how_long_saving_takes_is_remembered_from_run_to_run(records: Records, c
     recorder.train("one", tasks(10), lambda: first)
     recorder.train("two", tasks(60, "two"), lambda: second)
     assert (first.saved, second.saved) == ([6], [math.floor(1 / CHECKPOINT_SHARE) + 1])
+
+
+def test_the_next_epoch_is_on_its_way_before_one_is_written_down(
+    records: Records, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    training = Slow(clock, epochs=2)
+    monkeypatch.setattr(training, "start_epoch", lambda: told.append("started"))
+    write = recording.write_epoch
+
+    def written(*arguments: Any) -> None:
+        told.append("written")
+        write(*arguments)
+
+    monkeypatch.setattr(recording, "write_epoch", written)
+    Recorder(records, Counter()).train("one", tasks(2), lambda: training)
+    assert told == ["started", "started", "written", "written"]
+
+
+def test_who_is_ready_goes_on_while_another_is_waited_for() -> None:
+    told: list[str] = []
+    looked = iter([False, False, True])
+
+    def slow() -> Iterator[Ready]:
+        yield lambda: next(looked)
+        told.append("slow")
+
+    def fast() -> Iterator[Ready]:
+        for turn in range(4):
+            told.append(f"fast {turn}")
+            yield lambda: True
+
+    take_turns([slow(), fast()])
+    assert told == ["fast 0", "fast 1", "fast 2", "slow", "fast 3"]
 
 
 def test_the_last_epoch_is_not_saved(records: Records, clock: Clock) -> None:

@@ -11,8 +11,9 @@ import torch
 from small import small_data
 from symoptim.engine.run import EarlyStopping
 from symoptim.engine.trainer import Trainer
-from symoptim.experiments.plan import Cell, selection_runs
+from symoptim.experiments.plan import Cell, cells, selection_runs
 from symoptim.experiments.protocol import Protocol
+from symoptim.experiments.recording import take_turns
 from symoptim.experiments.reproduce import Experiment, chosen_rates
 from symoptim.records.ledger import Ending, EpochRow, RunRow, take_up, write_epoch
 from symoptim.records.selection import Candidate, choose
@@ -88,6 +89,16 @@ def test_interrupted_and_taken_up_again_the_records_are_the_same(
             carry_out(path, patience=patience)
     watcher = carry_out(path)
     assert watcher.seen == watcher.expected
+    assert everything(path) == everything(undisturbed)
+
+
+def test_shapes_in_flight_together_leave_the_same_records(undisturbed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite"
+    with Records(path, torch=torch.__version__, device="cpu") as records:
+        records.begin("mnist", {"protocol": SMALL.as_dict()})
+        data = small_data(torch.float32)
+        experiment = Experiment(SMALL, data, torch.device("cpu"), records, Counter())
+        take_turns(experiment._trained(cell) for cell in cells(SMALL))
     assert everything(path) == everything(undisturbed)
 
 

@@ -73,5 +73,7 @@ def carry_out(
         "mnist",
         configuration,
         device,
-        lambda records, watcher: Experiment(protocol, images, device, records, watcher).carry_out(),
+        lambda records, watcher: Experiment(
+            protocol, images.to(device), device, records, watcher
+        ).carry_out(),
     )

@@ -1,6 +1,10 @@
 """``symoptim report``: the page, from the records alone."""
 
+import sys
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +16,45 @@ from symoptim.cli.tables import rates_table, scores_table, table2_table, verdict
 from symoptim.report.scenes.words import scene_remarks, scene_sentences
 from symoptim.report.summary import Summary
 from symoptim.report.write import MnistReport, write_report
+
+LARGE_MODULES = (
+    "scipy.stats",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.backends.backend_svg",
+    "jinja2",
+)
+"""What reports are written with."""
+
+SETTLED_SECONDS = 6.0
+"""Until networks are made and kernels compiled; from then on the process mostly waits for its device."""
+
+SWITCH_SECONDS = 1e-4
+"""Until whoever trains has its turn again, which it gives up with every row it records."""
+
+
+def import_ahead() -> threading.Timer:
+    """Import what the report will need while training goes on.
+
+    Returns:
+        The timer that will do it, to be canceled and joined when training is over.
+    """
+    timer = threading.Timer(SETTLED_SECONDS, import_large_modules)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def import_large_modules() -> None:
+    """Import what reports are written with; what is missing is missed when it is used."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        for name in LARGE_MODULES:
+            with suppress(ImportError):
+                import_module(name)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def report(

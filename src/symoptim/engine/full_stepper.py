@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from symoptim.engine.products import Gradient, formed
 from symoptim.engine.registry import Full
 from symoptim.engine.steppers import Block, Stateless
 from symoptim.metric.full import FullMetric
@@ -37,7 +38,7 @@ class FullStepper(Stateless):
         self.moved = [name for name, terms in metric.layout.terms.items() if terms]
 
     @torch.no_grad()
-    def step(self, gradients: Mapping[str, Tensor]) -> None:
+    def step(self, gradients: Mapping[str, Gradient]) -> None:
         """Step every parameter of the block, each run with its own rate and metric."""
         stack, here = self.block.stack, self.block.here
         tensors = {**stack.parameters, **stack.buffers}
@@ -45,7 +46,7 @@ class FullStepper(Stateless):
             {name: tensors[name][here] for name in self.moved}
         )
         for name, gradient in gradients.items():
-            weights, direction = stack.parameters[name][here], gradient[here]
+            weights, direction = stack.parameters[name][here], formed(gradient)
             for factor in squares.get(name, ()):
                 direction = direction * factor
             options = StepOptions(lr=self.block.rate(weights.ndim))

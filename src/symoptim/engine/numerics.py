@@ -1,14 +1,20 @@
-"""Seeds and precision: the only global switches the engine touches, and it puts them back."""
+"""Seeds, devices and precision. Of global switches the engine touches these only, and it puts them back."""
 
 import hashlib
 import platform
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from symoptim.errors import OptionError
+from symoptim.kernels.dispatch import why_not_here
+
+MOST_THREADS = 4  # with more, torch's own loops, which share out their work, are as fast as compiled ones
 
 
 def derive_seed(*words: int | str) -> int:
@@ -44,6 +50,13 @@ def device_named(name: str) -> torch.device:
         cause = str(error).splitlines()[0]
         raise OptionError(f"device '{name}' cannot be used here ({cause}); try auto or cpu") from error
     return device
+
+
+def compiled_for(tensor: Tensor) -> Any:
+    """The kernels of :mod:`.compiled`, where they can be used for that tensor; None elsewhere."""
+    if tensor.device.type != "cpu" or torch.get_num_threads() > MOST_THREADS:
+        return None
+    return None if why_not_here(tensor.device, tensor.dtype) else import_module("symoptim.engine.compiled")
 
 
 def describe_device(device: torch.device) -> str:

@@ -32,7 +32,7 @@ def mix(values: Tensor) -> Tensor:
 
 
 def permutations(seeds: Sequence[int], epoch: int, size: int, device: torch.device | str = "cpu") -> Tensor:
-    """One permutation of ``size`` items for every seed: ``(runs, size)``.
+    """One permutation of ``size`` items for every seed, ``(runs, size)``; sorted once for equal seeds.
 
     >>> order = permutations([1, 2], epoch=1, size=5)
     >>> order.sort(dim=1).values.tolist()
@@ -40,6 +40,8 @@ def permutations(seeds: Sequence[int], epoch: int, size: int, device: torch.devi
     >>> torch.equal(permutations([2], epoch=1, size=5)[0], order[1])
     True
     """
-    starts = mix(mix(torch.tensor(seeds, dtype=torch.int64, device=device)) + epoch)
+    places = {seed: place for place, seed in enumerate(dict.fromkeys(seeds))}
+    starts = mix(mix(torch.tensor(list(places), dtype=torch.int64, device=device)) + epoch)
     items = torch.arange(1, size + 1, dtype=torch.int64, device=device) * GOLDEN
-    return mix(starts[:, None] + items).argsort(dim=1, stable=True)
+    orders = mix(starts[:, None] + items).argsort(dim=1, stable=True)
+    return orders[torch.tensor([places[seed] for seed in seeds], device=device)]

@@ -48,10 +48,11 @@ class Stack:
             raise OptionError(
                 f"the engine makes its networks itself: give it `lambda: {type(factory).__name__}(...)`"
             )
-        models: list[nn.Module] = []
-        for seed in seeds:
+        made: dict[int, nn.Module] = {}
+        for seed in dict.fromkeys(seeds):  # runs of one seed start from the same weights
             with seeded(seed):
-                models.append(factory())
+                made[seed] = factory()
+        models = [made[seed] for seed in seeds]
         parameters, buffers = stack_module_state(models)
         self.template = copy.deepcopy(models[0])
         """One of the networks, as it was made: for its layers and their roles."""
@@ -95,13 +96,17 @@ class Stack:
     def _one(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor) -> Tensor:
         return functional_call(self._called, (parameters, buffers), (inputs,))
 
-    def network_state(self, row: int) -> dict[str, Tensor]:
-        """State dict of one run's network, on the CPU; tied parameters under every name they have."""
-        stacked = {**self.parameters, **self.buffers}
-        aliases = dict(_aliases(self.template))
-        return {
-            name: stacked[aliases[name]][row].detach().cpu().clone() for name in self.template.state_dict()
+    def network_states(self, rows: Sequence[int]) -> list[dict[str, Tensor]]:
+        """State dicts of some runs' networks, on the CPU; tied parameters under every name they have."""
+        # A copy per tensor, not per run: a device is waited for that many times.
+        taken = {
+            name: t.detach()[list(rows)].cpu() for name, t in {**self.parameters, **self.buffers}.items()
         }
+        aliases = dict(_aliases(self.template))
+        return [
+            {name: taken[aliases[name]][place].clone() for name in self.template.state_dict()}
+            for place in range(len(rows))
+        ]
 
     @torch.no_grad()
     def keep(self, rows: Tensor) -> None:

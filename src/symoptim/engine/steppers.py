@@ -1,7 +1,8 @@
 """How gradients move the stacked weights: all runs of a pure update at once, or an optimizer for each run.
 
 A stepper serves a block of neighboring runs, ``rows`` of the run axis. Both kinds only *point* at the
-stack's tensors, and are pointed anew when runs leave.
+stack's tensors, and are pointed anew when runs leave. Gradients come as they are, or as products that a pure
+update need not form (:mod:`.products`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,11 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from symoptim.engine.products import WALKS, Gradient, Product, formed
 from symoptim.engine.registry import Driven, Pure
 from symoptim.engine.stack import Stack
 from symoptim.geometry.filters import Axes
 from symoptim.routing import Role, axes_of, route
-from symoptim.updates.catalog import Update
+from symoptim.updates.catalog import PLAIN, Update
 from symoptim.updates.step import StepOptions, step
 
 
@@ -38,8 +40,10 @@ class Block(NamedTuple):
 class Stepper(Protocol):
     """Moves the weights of a block of runs."""
 
-    def step(self, gradients: Mapping[str, Tensor]) -> None:
-        """Take one step; gradients are those of the whole stack, parameters without one stay."""
+    block: Block
+
+    def step(self, gradients: Mapping[str, Gradient]) -> None:
+        """Take one step; gradients are those of the block's runs, parameters without one stay."""
         ...
 
     def point_at(self, block: Block, kept: Sequence[int]) -> None:
@@ -101,12 +105,18 @@ class PureStepper(Stateless):
         )
 
     @torch.no_grad()
-    def step(self, gradients: Mapping[str, Tensor]) -> None:
+    def step(self, gradients: Mapping[str, Gradient]) -> None:
         """Step every parameter of the block, each run with its own rate."""
         for name, gradient in gradients.items():
             weights, update, over = self._piece(name)
-            options = StepOptions(lr=self.block.rate(weights.ndim))
-            weights.copy_(step(update, weights, gradient[self.block.here], options, over=over).weights)
+            rate = self.block.rate(weights.ndim)
+            if isinstance(gradient, Product) and (walk := WALKS.get((update, over))):
+                walk(weights, gradient, rate)
+            elif isinstance(gradient, Tensor) and update == PLAIN:
+                weights.addcmul_(gradient, rate, value=-1)
+            else:
+                moved = step(update, weights, formed(gradient), StepOptions(lr=rate), over=over)
+                weights.copy_(moved.weights)
 
 
 class DrivenStepper:
@@ -129,11 +139,12 @@ class DrivenStepper:
             self.views.append(views)
             self.optimizers.append(update.make(groups, block.rates[row], block.rates.is_cuda))
 
-    def step(self, gradients: Mapping[str, Tensor]) -> None:
+    def step(self, gradients: Mapping[str, Gradient]) -> None:
         """Let every optimizer step on its run's share of the gradients."""
-        for row, views, optimizer in zip(self.block.rows, self.views, self.optimizers, strict=True):
+        tensors = {name: formed(gradient) for name, gradient in gradients.items()}
+        for place, (views, optimizer) in enumerate(zip(self.views, self.optimizers, strict=True)):
             for name, view in views.items():
-                view.grad = gradients[name][row] if name in gradients else None
+                view.grad = tensors[name][place] if name in tensors else None
             optimizer.step()
 
     def point_at(self, block: Block, kept: Sequence[int]) -> None:

@@ -66,17 +66,41 @@ class Ensemble:
         """Names of the runs that have not stopped, in the order they are stacked."""
         self.epochs = 0
         self.histories: dict[str, list[Epoch]] = {name: [] for name in runs}
-        self.test = test
         self._ended: dict[str, dict[str, Tensor]] = {}
-        self.trainer = Trainer(list(runs.values()), factory, data, batch=batch, device=torch.device(device))
+        self._rates = {name: run.rate for name, run in runs.items()}
+        self._is_started = False
+        where = torch.device(device)
+        self.trainer = Trainer(list(runs.values()), factory, data, batch=batch, device=where, test=test)
 
     @property
     def is_running(self) -> bool:
         """Whether any run has epochs left."""
         return bool(self.running)
 
+    def start_epoch(self) -> None:
+        """On CUDA, put the next epoch on its way: the host may go on to other work, another ensemble's say.
+
+        Raises:
+            OptionError: all runs have ended.
+        """
+        if self.trainer.device.type == "cuda":
+            self._start_epoch()
+
+    def _start_epoch(self) -> None:
+        if not self.running:
+            raise OptionError("all runs have ended: there is nothing left to train")
+        with full_float32():
+            self.trainer.start_epoch(self.epochs + 1)
+        self._is_started = True
+
+    def is_ready(self) -> bool:
+        """Whether :meth:`train_epoch` has not to wait for an epoch that was started."""
+        return not self._is_started or self.trainer.lane.is_done()
+
     def train_epoch(self) -> dict[str, Result]:
-        """Train one epoch; then give every run its next rate, and let go those that stop.
+        """Train one epoch, or wait for the one that was started; then let go the runs that stop.
+
+        The others get their next rate.
 
         Returns:
             What happened to every run that took part; ``histories`` has all epochs of all runs.
@@ -84,18 +108,15 @@ class Ensemble:
         Raises:
             OptionError: all runs have ended.
         """
-        if not self.running:
-            raise OptionError("all runs have ended: there is nothing left to train")
-        with full_float32():
-            trained = self.trainer.train_epoch(self.epochs + 1)
-            validation = self.trainer.validation_errors()
-            tested = self.trainer.test_errors() if self.test else torch.full_like(validation, torch.nan)
+        if not self._is_started:
+            self._start_epoch()
+        measured = [[float(number) for number in numbers] for numbers in self.trainer.finish_epoch()]
+        self._is_started = False
         self.epochs += 1
-        measured = torch.stack([*trained, validation, tested], dim=1)
         results: dict[str, Result] = {}
-        for name, numbers in zip(self.running, measured, strict=True):
+        for name, *numbers in zip(self.running, *measured, strict=True):
             history = self.histories[name]
-            history.append(Epoch(self.epochs, self._rate(name), *map(float, numbers)))
+            history.append(Epoch(self.epochs, self._rates[name], *numbers))
             reason = why_stop(self.runs[name].stopping, history)
             outcome = Outcome(reason, has_diverged(history[-1])) if reason else None
             results[name] = Result(history[-1], outcome)
@@ -120,7 +141,7 @@ class Ensemble:
             OptionError: there is no such run, or it had ended before this ensemble was taken up.
         """
         if name in self.running:
-            weights = self.trainer.stack.network_state(self.running.index(name))
+            (weights,) = self.trainer.stack.network_states([self.running.index(name)])
         elif name in self._ended:
             weights = self._ended[name]
         else:
@@ -131,14 +152,16 @@ class Ensemble:
         return model.eval()
 
     def _go_on_with(self, names: list[str]) -> None:
-        for row, name in enumerate(self.running):
-            if name not in names:
-                self._ended[name] = self.trainer.stack.network_state(row)
+        ended = {name: row for row, name in enumerate(self.running) if name not in names}
+        if ended:
+            states = self.trainer.stack.network_states(list(ended.values()))
+            self._ended |= dict(zip(ended, states, strict=True))
         if names and names != self.running:
             self.trainer.keep([index for index, name in enumerate(self.running) if name in names])
         self.running = names
+        self._rates = {name: self._rate(name) for name in names}
         if names:
-            self.trainer.set_rates([self._rate(name) for name in names])
+            self.trainer.set_rates(list(self._rates.values()))
 
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on after this epoch, as plain data and tensors."""
@@ -150,7 +173,10 @@ class Ensemble:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` saved, of the same runs: the result is the same, bit for bit."""
+        """Go on from what :meth:`state_dict` saved, of the same runs: the result is the same, bit for bit.
+
+        But for updates in the full metric on CUDA, whose sums are taken in any order.
+        """
         self.epochs = state["epochs"]
         self.histories = {name: [Epoch(*e) for e in past] for name, past in state["histories"].items()}
         self._go_on_with(state["running"])

@@ -120,8 +120,8 @@ def full_labels(protocol: Protocol, cell: Cell) -> dict[str, FullLabels]:
             "full", cell.architecture, cell.depth, update, schedule, repeat
         )
         for update in protocol.updates
+        for repeat in range(protocol.repeats)  # neighbors see the same images, which saves time
         for schedule in protocol.schedules
-        for repeat in range(protocol.repeats)
     }
 
 

@@ -1,7 +1,7 @@
 """The MNIST experiment as data: every number of the paper's protocol, in two sizes.
 
     paper    the protocol of arXiv:1511.01754, section 5, in full: 24 cells, 10 repeats each
-    quick    the same rules on 2 layers, fewer images, epochs and repeats: a minute and a half on one CPU core
+    quick    the same rules on 2 layers, fewer images, epochs and repeats: less than a minute of one CPU core
 
 Where the paper is silent or says it differently: pixels are divided by 255, the bold driver's factors are
 1.1 and 0.5, the classifier starts with rows of unit norm.

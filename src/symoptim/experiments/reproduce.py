@@ -1,10 +1,12 @@
-"""Carry out a protocol: selection, then full runs, shape by shape, everything recorded as it happens.
+"""Carry out a protocol: selection, then full runs of every shape, everything recorded as it happens.
+
+On a CPU one shape follows the other; on CUDA all are in flight at once, for none fills the device alone.
 
 A process that ends, however it ends, can be followed by another with the same protocol and the same
 records: it goes on at the last checkpoint, and the numbers come out the same, bit for bit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -22,7 +24,7 @@ from symoptim.experiments.plan import (
     selection_runs,
 )
 from symoptim.experiments.protocol import Protocol
-from symoptim.experiments.recording import Recorder, Task, Watcher
+from symoptim.experiments.recording import Ready, Recorder, Task, Watcher, take_turns
 from symoptim.records.ledger import RunRow
 from symoptim.records.reading import read_runs
 from symoptim.records.selection import NO_RATE, Candidate, candidate, choose
@@ -50,12 +52,17 @@ class Experiment:
             )
         ]
         self.watcher.expect(runs=len(everything), work=sum(task.work for task in everything))
-        for cell in cells(self.protocol):
-            self._train(cell, "selection", selection_runs(self.protocol, cell))
-            chosen = chosen_rates(self.records, cell)
-            self._give_up_without_rate(cell, chosen)
-            self._train(cell, "full", full_runs(self.protocol, cell, chosen))
+        works = [self._trained(cell) for cell in cells(self.protocol)]
+        for in_flight in [works] if self.device.type == "cuda" else [[work] for work in works]:
+            take_turns(in_flight)
         self.records.finish()
+
+    def _trained(self, cell: Cell) -> Iterator[Ready]:
+        """Selection and full runs of one shape; a turn is an epoch."""
+        yield from self._phase(cell, "selection", selection_runs(self.protocol, cell))
+        chosen = chosen_rates(self.records, cell)
+        self._give_up_without_rate(cell, chosen)
+        yield from self._phase(cell, "full", full_runs(self.protocol, cell, chosen))
 
     def _give_up_without_rate(self, cell: Cell, chosen: Chosen) -> None:
         """Full runs for which every candidate rate diverged count as diverged; they are not trained."""
@@ -66,10 +73,10 @@ class Experiment:
             task = Task(row, self.protocol.train, self.protocol.stopping.maximum)
             Recorder(self.records, self.watcher).give_up(name, task, NO_RATE)
 
-    def _train(self, cell: Cell, phase: str, planned: Mapping[str, Planned]) -> None:
+    def _phase(self, cell: Cell, phase: str, planned: Mapping[str, Planned]) -> Iterator[Ready]:
         """Train the runs of a cell together, from where the records have them to their end."""
         network = network_of(self.protocol, cell, self.data)
-        Recorder(self.records, self.watcher).train(
+        return Recorder(self.records, self.watcher).trained(
             f"{phase}/{cell}",
             {name: _task(name, plan) for name, plan in planned.items()},
             lambda: Ensemble(

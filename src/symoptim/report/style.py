@@ -69,6 +69,7 @@ def save(figure: Any, path: Path) -> list[Path]:
     drawing = path.with_suffix(".svg")
     with _writing(figure, path):
         figure.savefig(path.with_suffix(".png"), dpi=150)
+        figure.set_layout_engine("none")  # it is laid out, which takes as long as drawing it
         figure.savefig(drawing, metadata={"Date": None}, transparent=True)
     return [path.with_suffix(".png"), drawing]
 

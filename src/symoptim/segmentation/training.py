@@ -72,6 +72,13 @@ class SceneTraining:
         """Number of epochs done."""
         return len(self.history)
 
+    def start_epoch(self) -> None:
+        """Nothing: one network at a time keeps a device busy."""
+
+    def is_ready(self) -> bool:
+        """Always: nothing is on its way."""
+        return True
+
     def train_epoch(self) -> dict[str, Result]:
         """Train one epoch, and measure where it is time to.
 

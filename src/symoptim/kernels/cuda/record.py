@@ -6,7 +6,9 @@ from collections.abc import Callable
 import torch
 
 
-def record(work: Callable[[], object], device: torch.device) -> torch.cuda.CUDAGraph:
+def record(
+    work: Callable[[], object], device: torch.device, stream: torch.cuda.Stream | None = None
+) -> torch.cuda.CUDAGraph:
     """Note down what a function launches, without doing it.
 
     ``torch.cuda.graph`` would first wait for all work on the device and for the garbage collector, a tenth of
@@ -16,13 +18,15 @@ def record(work: Callable[[], object], device: torch.device) -> torch.cuda.CUDAG
     Args:
         work: launches kernels on the current stream; nothing in it may wait for the device.
         device: a CUDA device.
+        stream: to record from, not the default one. Memory that libraries keep for a stream then is that of
+            this one, which is right where the graph is replayed on it; by default, a new stream.
 
     Returns:
         A graph whose ``replay`` puts the work on the then current stream.
     """
     graph, collecting = torch.cuda.CUDAGraph(), gc.isenabled()
     # A graph is recorded on the current device, and not on its default stream.
-    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream(device)):
+    with torch.cuda.device(device), torch.cuda.stream(stream or torch.cuda.Stream(device)):
         gc.disable()  # what it frees on the device may not be freed meanwhile
         # Other threads may go on allocating.
         graph.capture_begin(capture_error_mode="thread_local")

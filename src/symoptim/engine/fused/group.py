@@ -1,0 +1,159 @@
+"""A group of the paper's networks whose step is a few launches: two large products, Triton for the rest."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from symoptim.engine.batch_norm import Norm
+from symoptim.engine.group import Group
+from symoptim.engine.images import Batch
+from symoptim.engine.pairwise import Layer, Pairwise
+from symoptim.engine.steppers import PureStepper, Stepper
+from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
+
+KINDS: dict[Update, int] = {PLAIN: 0, SCALED: 1, UNIT_NORM: 2}
+"""Updates of filters by their number in the kernels."""
+
+SMALLEST_TILE = 16  # what Triton multiplies
+
+
+class Room:
+    """Memory for batches of one size: images, labels, and what layers hand to each other.
+
+    Where examples come last they are padded to a tile, with zeros that stay.
+    """
+
+    def __init__(self, network: Pairwise, count: int) -> None:
+        """For so many examples of every run."""
+        first = network.layers[0].filters
+        runs, width, pixels = first.shape
+        self.images = first.new_empty(runs, count, pixels)
+        self.targets = torch.empty(runs, count, dtype=torch.int64, device=first.device)
+        padded = _tile(count)
+        self.responses = [first.new_zeros(runs, width, padded) for _ in network.layers]
+        self.pooled = [first.new_zeros(runs, width // 2, padded) for _ in network.layers]
+        self.changes = [first.new_zeros(runs, width // 2, padded) for _ in network.layers]
+        self.errors = first.new_zeros(runs, _tile(network.classifier.shape[1]), padded)
+        self.left = first.new_zeros(runs, width, padded)
+        self.gradient = torch.empty_like(first)
+        self.some = min(32, width // 2, padded)
+        """Places that products go over at a time."""
+
+
+def can_fuse(group: Group) -> bool:
+    """Whether the kernels know the networks and updates of a group, and Triton is there."""
+    network = group.network
+    if not isinstance(network, Pairwise) or find_spec("triton") is None:
+        return False
+    filters = network.layers[0].filters
+    pairs = filters.shape[1] // 2
+    known = all(_kinds(stepper) for stepper in group.steppers)
+    return known and filters.dtype == torch.float32 and pairs >= SMALLEST_TILE and pairs & (pairs - 1) == 0
+
+
+def _kinds(stepper: Stepper) -> tuple[int, int] | None:
+    """Numbers of the updates of rows and columns; None if the kernels do not have them."""
+    if not isinstance(stepper, PureStepper):
+        return None
+    rows, columns, plain = (stepper.update.updates[name] for name in ("rows", "columns", "plain"))
+    if rows not in KINDS or columns not in (PLAIN, SCALED) or plain != PLAIN:
+        return None
+    return KINDS[rows], KINDS[columns]
+
+
+class FusedGroup:
+    """A group that steps by kernels; see :func:`can_fuse`."""
+
+    def __init__(self, group: Group, rates: Tensor) -> None:
+        """Step the runs of that group, at these rates ``(r,)``."""
+        assert isinstance(group.network, Pairwise)
+        self.group = group
+        self.network = group.network
+        self.rates = rates
+        kinds = [kind for s in group.steppers for kind in [_kinds(s)] * len(s.block.rows) if kind]
+        self.rows, self.columns = (
+            torch.tensor(numbers, dtype=torch.int32, device=rates.device)
+            for numbers in zip(*kinds, strict=True)
+        )
+        self.rooms: dict[int, Room] = {}
+        # Not before: they need Triton, and are what it makes of them.
+        self.layers: Any = import_module("symoptim.engine.fused.layers")
+        self.steps: Any = import_module("symoptim.engine.fused.steps")
+
+    def measure(self, *, test: bool) -> None:
+        """Count wrong answers."""
+        self.group.measure(test=test)
+
+    def step(self, batch: Batch) -> None:
+        """One step of every run on its training images of a batch."""
+        count, layers = len(batch.offsets), self.network.layers
+        if count not in self.rooms:
+            self.rooms[count] = Room(self.network, count)
+        room = self.rooms[count]
+        self._take(batch, room)
+        torch.bmm(layers[0].filters, room.images.mT, out=room.responses[0][:, :, :count])
+        for number, layer in enumerate(layers):
+            self._forward(number, layer, room, count)
+        self._classify(room, count)
+        for number, layer in reversed(list(enumerate(layers))):
+            self._backward(number, layer, room, count)
+        torch.bmm(room.left[:, :, :count], room.images, out=room.gradient)
+        runs, filters, pixels = layers[0].filters.shape
+        self.steps.step_rows[(runs, filters // 4)](
+            layers[0].filters, room.gradient, self.rates, self.rows, filters, pixels,
+            ROWS=4, INPUTS=_tile(pixels),
+        )  # fmt: skip
+
+    def _take(self, batch: Batch, room: Room) -> None:
+        data, (runs, count, pixels) = self.group.images.data, room.images.shape
+        self.steps.take[(runs, count)](
+            data.train_images, data.train_labels, batch.order, batch.position, room.images, room.targets,
+            batch.order.shape[1], count, pixels, PIXELS=_tile(pixels),
+        )  # fmt: skip
+
+    def _forward(self, number: int, layer: Layer, room: Room, count: int) -> None:
+        norm, options = self._norm(layer)
+        runs, pairs, padded = room.pooled[0].shape
+        part = max(SMALLEST_TILE, pairs // 2)
+        self.layers.forward[(runs, pairs // part)](
+            room.pooled[number - 1], layer.filters, room.responses[number], room.pooled[number],
+            norm.gamma, norm.beta, norm.mean, norm.variance, norm.batches, count, norm.eps, norm.momentum,
+            FIRST=number == 0, PAIRS=pairs, PART=part, INPUTS=pairs, B=padded, SOME=room.some, **options,
+        )  # fmt: skip
+
+    def _classify(self, room: Room, count: int) -> None:
+        (runs, pairs, padded), tally = room.pooled[0].shape, self.group.tally
+        classes = self.network.classifier.shape[1]
+        self.steps.classify[(runs,)](
+            room.pooled[-1], self.network.classifier, room.targets, room.errors, room.changes[-1],
+            self.rates, self.columns, tally.loss, tally.wrong, classes, count,
+            PAIRS=pairs, CLASSES=_tile(classes), B=padded, SOME=room.some,
+        )  # fmt: skip
+
+    def _backward(self, number: int, layer: Layer, room: Room, count: int) -> None:
+        norm, options = self._norm(layer)
+        runs, pairs, padded = room.pooled[0].shape
+        self.layers.backward[(runs, pairs // SMALLEST_TILE)](
+            room.responses[number], room.changes[number], room.left, norm.gamma, norm.beta, self.rates,
+            count, norm.eps, PAIRS=pairs, PART=SMALLEST_TILE, B=padded, **options,
+        )  # fmt: skip
+        if number:
+            self.layers.step_hidden[(runs,)](
+                room.pooled[number - 1], layer.filters, room.left, room.changes[number - 1],
+                self.rates, self.rows, FILTERS=2 * pairs, INPUTS=pairs, B=padded, SOME=room.some,
+                num_warps=8,
+            )  # fmt: skip
+
+    def _norm(self, layer: Layer) -> tuple[Norm, dict[str, bool]]:
+        """Normalization of a layer; where there is none, something to point at."""
+        if layer.norm:
+            return layer.norm, {"NORMED": True}
+        return Norm(*[self.rates] * 5, eps=0.0, momentum=0.0), {"NORMED": False}
+
+
+def _tile(size: int) -> int:
+    """The next power of two, as large as Triton needs it."""
+    return max(SMALLEST_TILE, 1 << (size - 1).bit_length())

@@ -1,0 +1,21 @@
+"""The benchmark of ensembles, in its smallest form: right before it is timed, and figures are written."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARK = Path(__file__).parent.parent.parent / "benchmarks" / "ensemble.py"
+
+
+@pytest.mark.slow
+def test_figures_say_where_they_come_from_and_are_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "figures.jsonl"
+    subprocess.run([sys.executable, str(BENCHMARK), "--most", "2", "--out", str(path)], check=True)
+    about, *figures = (json.loads(line) for line in path.read_text().splitlines())
+    assert {"commit", "code", "command"} <= set(about["provenance"])
+    assert {line["runs"] for line in figures if "runs" in line} == {1, 2}
+    assert all(line["milliseconds"] > 0 for line in figures)
+    assert path.with_suffix(".png").exists()
