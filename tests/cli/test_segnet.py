@@ -69,6 +69,7 @@ def test_scores_pictures_and_a_page_are_left(undisturbed_scenes: Path) -> None:
     assert all(0 < float(row["mean_iou"]) < 1 for row in rows)
 
 
+@pytest.mark.slow
 def test_killed_while_it_trains_it_goes_on_to_the_same_scores(
     undisturbed_scenes: Path, tmp_path: Path
 ) -> None:
