@@ -136,3 +136,47 @@ def test_filters_in_long_pieces_are_refused_by_name_or_stepped_otherwise() -> No
     with pytest.raises(OptionError, match="'w' cannot take a fused step: its filters lie in 3 pieces of 400"):
         ScaledSGD([group], lr=0.1, fused=True).step()
     ScaledSGD([group], lr=0.1).step()
+
+
+def test_a_rate_on_the_host_counts_after_one_on_the_device() -> None:
+    weight = nn.Parameter(torch.ones(2, 4, device="cuda"))
+    weight.grad = torch.ones_like(weight)
+    optimizer = ScaledSGD([weight], lr=torch.tensor(0.125, device="cuda"), fused=True)
+    optimizer.step()
+    moved = weight.detach().clone()
+    optimizer.param_groups[0]["lr"] = 0.0
+    for _ in range(3):
+        optimizer.step()
+    assert not torch.equal(moved, torch.ones_like(moved))
+    assert torch.equal(weight, moved)
+
+
+def test_a_graph_outlives_what_it_was_captured_with() -> None:
+    torch.manual_seed(0)
+    weight, other = (nn.Parameter(torch.randn(40, 30, device="cuda")) for _ in range(2))
+    weight.grad, other.grad = torch.ones_like(weight), torch.ones_like(other)
+    groups = [{"params": [weight]}, {"params": [other], "geometry": "columns"}]
+    optimizer = ScaledSGD(groups, lr=0.01, fused=True)
+    optimizer.step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        optimizer.step()
+    before = weight.detach().clone(), other.detach().clone()
+    graph.replay()
+    expected = weight.detach().clone(), other.detach().clone()
+    gradient, other.grad = other.grad, None  # which the graph goes on reading
+    optimizer.step()  # makes everything anew
+    held = [
+        torch.full((n,), -1, dtype=torch.int64, device="cuda")
+        for n in (64, 256, 1024, 4096)
+        for _ in range(50)
+    ]
+    with torch.no_grad():
+        weight.copy_(before[0])
+        other.copy_(before[1])
+    graph.replay()
+    assert torch.equal(weight, expected[0])
+    assert torch.equal(other, expected[1])
+    assert all(bool(one.eq(-1).all()) for one in held)
+    assert gradient is not None

@@ -64,6 +64,7 @@ def run(rank: int, world: int, rendezvous: str) -> None:
         sharding_inside_rows_equals_single_process_training(mesh)
         replicated_training_equals_single_process_training(rank, world)
         a_sharded_optimizer_state_survives_a_distributed_checkpoint(mesh)
+        state_that_is_spread_otherwise_is_not_taken_for_its_part(mesh)
         sums_over_a_sharded_axis_do_not_gather_the_weights(mesh)
         layouts_that_make_no_sense_are_refused_by_name(mesh)
         a_zero_row_on_one_rank_is_refused_on_all(mesh)
@@ -88,6 +89,19 @@ def run_on_a_grid(rank: int, world: int, rendezvous: str) -> None:
         assert_trained_alike(sharded, reference)
     dist.destroy_process_group()
     Path(f"{rendezvous}.{rank}").touch()
+
+
+def state_that_is_spread_otherwise_is_not_taken_for_its_part(mesh: DeviceMesh) -> None:
+    start, gradient, momentum = torch.arange(36.0, dtype=torch.float64).reshape(3, 4, 3).sin()
+    found: list[Tensor] = []
+    for fused in (None, False):
+        weight = nn.Parameter(distribute_tensor(start, mesh, [Shard(0)]))
+        weight.grad = distribute_tensor(gradient, mesh, [Shard(0)])
+        optimizer = ScaledSGD([weight], lr=0.1, momentum=0.9, fused=fused)
+        optimizer.state[weight]["momentum_buffer"] = distribute_tensor(momentum, mesh, [Replicate()])
+        optimizer.step()
+        found.append(weight.detach().full_tensor())
+    assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
 
 
 def sums_over_a_sharded_axis_do_not_gather_the_weights(mesh: DeviceMesh) -> None:

@@ -89,7 +89,8 @@ class Journal:
         text = "".join(json.dumps(line) + "\n" for line in listed)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            torn = self.path.exists() and not self.path.read_bytes().endswith((b"\n", b""))
+            before = self.path.read_bytes() if self.path.exists() else b""
+            torn = before != b"" and not before.endswith(b"\n")  # by a process that was killed
             with self.path.open("a", encoding="utf-8") as file:
                 file.write("\n" * torn + text)
         except OSError as error:

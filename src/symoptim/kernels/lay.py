@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+EVEN = 8  # entries, which are 16 bytes or more: rows of multiples of that can be moved 16 bytes at a time
+
 
 class Lay(NamedTuple):
     """Filter f has the entries ``(a filters + f) inner + b``, for a below ``outer`` and b below ``inner``."""

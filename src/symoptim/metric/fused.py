@@ -1,4 +1,4 @@
-"""The full metric on the CPU, its norms taken by kernels."""
+"""The full metric by kernels: what it is asked for on every device, and how it is found on the CPU."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol

@@ -6,10 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from symoptim.kernels.lay import EVEN
 from symoptim.metric.flat import Matrix, as_matrix
 from symoptim.metric.layout import Layout
-
-EVEN = 8  # factors: 16 bytes or more, which kernels read at once if their addresses are multiples of that
 
 
 class Sides(NamedTuple):

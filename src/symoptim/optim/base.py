@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import update_dtype
-from symoptim.metric.fused import Sides
+from symoptim.metric.sides import Sides
 from symoptim.optim.apply import Factors, Job, apply, device_rate, make_state, options_for
 from symoptim.optim.checkpoint import loading
 from symoptim.optim.checks import (
@@ -72,8 +72,8 @@ class GeometricSGD(Optimizer):
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: step by kernels that read and write every parameter once; by default wherever there is one
-                (and ``foreach`` is left at None). True raises where there is none, False never uses one.
+            fused: step by kernels that read and write every parameter once; by default wherever there are
+                some and ``foreach`` is None. True raises where there are none, False never uses any.
             capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
                 CUDA graph can be captured at any time and follows a scheduler.
             differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
@@ -149,11 +149,10 @@ class GeometricSGD(Optimizer):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
-        # A compiler that follows the step gets the reference: it has kernels of its own.
-        fused = None if torch.compiler.is_compiling() else self._current_fused()
         with torch.set_grad_enabled(self.defaults["differentiable"]):
-            metric = self._metric(fused)
-            scaling = scaling_of(self)
+            # A compiler that follows the step gets the reference.
+            fused = None if torch.compiler.is_compiling() else self._current_fused()
+            metric, scaling = self._metric(fused), scaling_of(self)
             left = [group["params"] for group in self.param_groups] if fused is None else fused.step(scaling)
             for group, some in zip(self.param_groups, left, strict=True):
                 if some and not (scaling and bool(scaling.found_inf)):
@@ -163,6 +162,7 @@ class GeometricSGD(Optimizer):
     def _current_fused(self) -> FusedSteps:
         """What kernels step, as things are now."""
         if self._fused is None or not self._still_fits(self._fused):
+            self._fused = None  # what cannot be made anew must not go on either
             check_gradients(self.param_groups)
             self._fused = FusedSteps(self, self.updates, self._sides())
         elif any(self._fused.left):

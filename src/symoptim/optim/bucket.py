@@ -16,7 +16,7 @@ from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import Numbers, launcher
 from symoptim.kernels.lay import lay_of
-from symoptim.metric.fused import Sides
+from symoptim.metric.sides import Sides
 from symoptim.optim.precision import State
 
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
@@ -67,6 +67,13 @@ def _forms(gradients: Sequence[Tensor]) -> list[object] | None:
     return [strides, numbers, negated, [one.dtype for one in gradients]]
 
 
+def form_of(gradient: Tensor | None) -> object:
+    """What decides whether a kernel can take a gradient."""
+    if gradient is None or gradient.layout is not torch.strided:
+        return gradient is None
+    return gradient.shape, gradient.dtype, _strides(gradient)
+
+
 class Bucket:
     """Parameters on one device and of one precision.
 
@@ -84,6 +91,7 @@ class Bucket:
         self.whole = [entry.parameter for entry in entries]
         self.distributed = any(map(is_distributed, self.whole))
         self.states = [entry.state for entry in entries]
+        self.sides = [entry.sides for entry in entries]  # kernels know but their addresses
         first = local(self.whole[0])
         self.device, self.dtype = first.device, first.dtype
         used = {"momentum_buffer": buffered, "master": update_dtype(self.dtype) != self.dtype}

@@ -10,10 +10,10 @@ from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
 from symoptim.kernels.numbers import numbers_of, rate_elsewhere
-from symoptim.metric.fused import Sides
+from symoptim.metric.sides import Sides
 from symoptim.optim.apply import make_state
-from symoptim.optim.bucket import Bucket, Entry
-from symoptim.optim.checks import Group
+from symoptim.optim.bucket import Bucket, Entry, form_of
+from symoptim.optim.checks import Group, check_gradients
 from symoptim.optim.fusible import KINDS, axis_of, taken_of, without_shared
 from symoptim.optim.precision import State, lay_like
 from symoptim.routing import Geometry
@@ -50,18 +50,20 @@ class FusedSteps:
             for group, kept in zip(self.groups, taken, strict=True)
         ]
         """By group, parameters with a gradient that kernels do not take."""
-        self.at_once = bool(sides)
-        """Whether all is looked at before anything is stepped: a metric is of all weights."""
         self.buckets: list[Bucket] = []
-        for (device, _, buffered), entries in self._entries(optimizer, updates, sides, taken).items():
-            parts = _parted(entries) if device.type == "cuda" and not self.at_once else [entries]
-            self.buckets += [Bucket(part, buffered=buffered) for part in parts]
-        stepped = {parameter for bucket in self.buckets for parameter in bucket.whole}
+        self.late: list[Bucket] = []
+        """Those of which it is looked late whether they can be stepped, when others have been."""
+        for (_, _, buffered), entries in self._entries(optimizer, updates, sides, taken).items():
+            # With a metric, which is of all weights, nothing may be stepped before all has been looked at.
+            first, rest = (entries, []) if sides else _parted(entries)
+            self.buckets.append(Bucket(first, buffered=buffered))
+            self.late += [Bucket(rest, buffered=buffered)] if rest else []
+        stepped = {parameter for bucket in (*self.buckets, *self.late) for parameter in bucket.whole}
         self.others = [parameter for parameter in self.parameters if parameter not in stepped]
-        self.without = [parameter.grad is None for parameter in self.others]
+        self.forms = [form_of(parameter.grad) for parameter in self.others]
         self.stepped = list(stepped)
         self.states: list[State] = list(optimizer.state.values())
-        self.has_state = any(bucket.kept for bucket in self.buckets)
+        self.has_state = any(bucket.kept for bucket in (*self.buckets, *self.late))
         self.is_current = True
 
     def _entries(
@@ -108,15 +110,17 @@ class FusedSteps:
             len(state) == len(self.states) and all(map(is_, state.values(), self.states))
         ):
             return False
-        if [parameter.grad is None for parameter in self.others] != self.without:
+        # Parameters without a gradient may get one, and others one that a kernel can take.
+        if [form_of(parameter.grad) for parameter in self.others] != self.forms:
             return False
-        return all(bucket.is_ready() for bucket in (self.buckets if self.at_once else self.buckets[:1]))
+        return all(bucket.is_ready() for bucket in self.buckets)
 
     def step(self, scaling: tuple[Tensor, Tensor] | None = None) -> list[list[Tensor]]:
         """Step all parameters that are taken.
 
         Most of the entries are in few tensors: while a device is at work on these, the host looks whether the
-        many others are where they were.
+        many others are where they were. If one of these has moved, the step has begun: they are left to
+        the reference this time, and an error of the reference comes late.
 
         Args:
             scaling: what the loss was multiplied by, and whether that was too much.
@@ -128,9 +132,11 @@ class FusedSteps:
         if not self.buckets:
             return self.left
         numbers, rates = list(map(numbers_of, self.groups)), list(map(rate_elsewhere, self.groups))
+        for bucket in self.buckets:
+            bucket.step(numbers, rates, scaling)
         missed: set[Tensor] = set()
-        for place, bucket in enumerate(self.buckets):
-            if self.at_once or place == 0 or bucket.is_ready():
+        for bucket in self.late:
+            if bucket.is_ready():
                 bucket.step(numbers, rates, scaling)
             else:
                 missed.update(bucket.whole)
@@ -138,17 +144,23 @@ class FusedSteps:
         increment_version(self.stepped)
         if not missed:
             return self.left
+        check_gradients(self.groups)
         self.is_current = False
         by_group = zip(self.groups, self.left, strict=True)
         return [[*left, *(p for p in group["params"] if p in missed)] for group, left in by_group]
 
 
-def _parted(entries: list[Entry]) -> list[list[Entry]]:
-    """The largest parameters, with two thirds of all entries, and the others; in one if these are many."""
+def _parted(entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """The largest parameters, with two thirds of all entries, and the others; these only if they are most.
+
+    On CPUs there are none: kernels there are at work as long as they are called.
+    """
+    if not entries[0].parameter.is_cuda:
+        return entries, []
     by_size = sorted(entries, key=lambda entry: entry.parameter.numel(), reverse=True)
     sizes = [entry.parameter.numel() for entry in by_size]
     large = next((n for n, held in enumerate(accumulate(sizes), 1) if 3 * held >= 2 * sum(sizes)), 0)
-    return [by_size[:large], by_size[large:]] if 0 < large <= len(entries) // 4 else [entries]
+    return (by_size[:large], by_size[large:]) if 0 < large <= len(entries) // 4 else (entries, [])
 
 
 def _signature(groups: Sequence[Group]) -> list[tuple[object, ...]]:

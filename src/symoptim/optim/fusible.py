@@ -1,7 +1,9 @@
 """Which parameters kernels can step, and why not the others."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from symoptim.errors import OptionError
@@ -10,7 +12,7 @@ from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import why_not_here, why_not_lying
 from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
-from symoptim.metric.fused import Sides
+from symoptim.metric.sides import Sides
 from symoptim.optim.bucket import KEPT, local
 from symoptim.optim.checks import Group, labeled
 from symoptim.optim.precision import State
@@ -25,18 +27,19 @@ def why_not(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -
         return "there is no kernel for this update"
     if group["differentiable"]:
         return "autograd cannot follow a kernel (differentiable=True)"
-    there = why_not_here(parameter.device, parameter.dtype)
+    there = why_not_here(parameter.device, parameter.dtype) or _why_not_in_memory(parameter)
     if there is not None:
         return there
-    if gradient.dtype != parameter.dtype:
-        return f"its gradient is {gradient.dtype}, itself {parameter.dtype}"
+    mine, its = _kind(parameter), _kind(gradient)
+    if mine != its:
+        return f"its gradient is {its}, itself {mine}"
     if update is UNIT_NORM and group["weight_decay"]:
         return f"the kernel for unit-norm rows knows no weight decay (weight_decay={group['weight_decay']})"
     if parameter.is_neg() or gradient.is_neg():
         return "it is a lazily negated view, or its gradient is: resolve_neg() makes a tensor of it"
     if is_distributed(parameter) and update is not PLAIN:
         axis = axis_of(group, update)
-        if any(placement.is_shard() and not placement.is_shard(axis) for placement in parameter.placements):
+        if not all(place.is_replicate() or place.is_shard(axis) for place in parameter.placements):
             return f"its filters are spread over processes ({parameter.placements})"
     weights, change = local(parameter.detach()), local(gradient)
     if not is_dense(weights):
@@ -44,6 +47,20 @@ def why_not(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -
     if not have_same_lay(weights, change):
         return f"its strides are {tuple(weights.stride())}, those of its gradient {tuple(change.stride())}"
     return why_not_lying(weights.device, lay_of(weights, axis_of(group, update)))
+
+
+def _why_not_in_memory(tensor: Tensor) -> str | None:
+    # Subclasses that hold other tensors, or none, have no memory of their own.
+    dispatch = [cast("Any", kind).__torch_dispatch__ for kind in (type(tensor), Tensor)]
+    if not is_distributed(tensor) and dispatch[0] is not dispatch[1]:
+        return f"a {type(tensor).__name__} does not say where its entries are"
+    return None
+
+
+def _kind(tensor: Tensor, dtype: torch.dtype | None = None) -> str:
+    """Shape, type and place of a tensor in words, as if it were of a given type."""
+    spread = f", {tensor.placements} of {tensor.device_mesh}" if is_distributed(tensor) else ""
+    return f"{tuple(tensor.shape)} of {dtype or tensor.dtype} on {tensor.device}{spread}"
 
 
 def axis_of(group: Group, update: Update) -> int | None:
@@ -55,11 +72,14 @@ def axis_of(group: Group, update: Update) -> int | None:
 
 def why_not_with(parameter: Tensor, state: State) -> str | None:
     """Why a kernel cannot step a parameter with this state, or None if it can."""
-    like = parameter.shape, update_dtype(parameter.dtype), parameter.device
     for key in KEPT:
         kept = state.get(key)
-        if kept is not None and (kept.shape, kept.dtype, kept.device) != like:
-            return f"its {key} is {tuple(kept.shape)} of {kept.dtype} on {kept.device}"
+        if kept is None:
+            continue
+        if _kind(kept) != _kind(parameter, update_dtype(parameter.dtype)):
+            return f"its {key} is {_kind(kept)}"
+        if why_not := _why_not_in_memory(kept):
+            return f"of its {key}, {why_not}"
     return None
 
 

@@ -13,6 +13,8 @@ neighboring columns and some lines of it. What it finds on a filter it leaves in
 import triton
 import triton.language as tl
 
+from symoptim.kernels import dispatch
+from symoptim.kernels.cuda import programs as programs_of
 from symoptim.kernels.cuda.parts import (
     GROUP,
     KIND,
@@ -28,16 +30,16 @@ from symoptim.kernels.cuda.parts import (
 
 LINES = tl.constexpr(16)  # that are read at once
 AT_ONCE = tl.constexpr(16)  # programs whose findings are
-ACROSS = tl.constexpr(128)  # columns of a program
+ACROSS = tl.constexpr(dispatch.ACROSS)  # columns of a program
 
 TENSOR, BASE, STRIDE, FIRST, LAST, COLUMNS, END, SCRATCH, SEGMENT, SEGMENTS, INNER = map(
-    tl.constexpr, range(11)
+    tl.constexpr, range(programs_of.FIELDS)
 )
 """Of a program: its tensor, place of its first column, distance of lines, its lines, how many columns are
 there, where the matrix ends; where its findings go, its number among the programs that share the filters, how
 many these are, and how many neighboring columns make up a filter."""
-FIELDS = tl.constexpr(11)
-FOUND = tl.constexpr(4)  # numbers per column: ww, wg, wb, and the new ww
+FIELDS = tl.constexpr(programs_of.FIELDS)
+FOUND = tl.constexpr(programs_of.FOUND)  # numbers per column: ww, wg, wb, and the new ww
 
 
 @triton.jit

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.cuda import apart, whole
-from symoptim.kernels.cuda.mirror import Cell, Mirror
+from symoptim.kernels.cuda.mirror import Cell, Mirror, keep
 from symoptim.kernels.cuda.programs import Kind, shared_programs, whole_programs
 from symoptim.kernels.cuda.record import record
 from symoptim.kernels.dispatch import Numbers
@@ -75,7 +75,7 @@ class CudaLauncher:
         self.others_aligned = bool((table[:, : PARAMETER + 1] % 16 == 0).all())
         self.tables: dict[tuple[int, ...], Table] = {}
         self.table, self.numbers = Cell(device), Cell(device)
-        self.known: Numbers = []
+        self.known: tuple[Numbers, list[bool]] | None = None
         self.scaling: tuple[Tensor, Tensor] | None = None
         self.graphs: dict[tuple[bool, bool], torch.cuda.CUDAGraph | None] = {}
 
@@ -101,6 +101,7 @@ class CudaLauncher:
         here = torch.cuda.current_device() == self.device.index
         with nullcontext() if here else torch.cuda.device(self.device):
             if torch.cuda.is_current_stream_capturing():
+                keep(self)
                 self._enqueue(self._inputs(numbers, rates, scaling, captured=True))
             else:
                 self._replay(self._inputs(numbers, rates, self._kept(scaling), captured=False))
@@ -114,8 +115,10 @@ class CudaLauncher:
         captured: bool,
     ) -> Inputs:
         """Everything on the device; a graph that is being captured gets what no other step writes to."""
-        if self.known != numbers:
-            self.known = numbers
+        # Of a rate on the device the numbers say nothing, and a host's may be what they say instead.
+        known = numbers, [rate is None for rate in rates]
+        if self.known != known:
+            self.known = known
             self.numbers.put(torch.tensor(numbers, dtype=torch.float64, device="cpu").pin_memory())
         table, values = (cell.copy() if captured else cell.get() for cell in (self.table, self.numbers))
         for group, rate in enumerate(rates):

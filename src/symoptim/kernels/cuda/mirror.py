@@ -7,7 +7,13 @@ on it, and both ends of it have to stay for as long as the graph may be replayed
 import torch
 from torch import Tensor
 
-_captured: list[Tensor] = []
+_captured: list[object] = []
+
+
+def keep(owner: object) -> None:
+    """Keep an object, whose memory a graph that is being captured will use, for good."""
+    if not any(one is owner for one in _captured):
+        _captured.append(owner)
 
 
 def copied(host: Tensor, device: torch.device) -> Tensor:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from symoptim.kernels.lay import EVEN
 from symoptim.kernels.squares import OF_ROWS, OUT
 from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS, rows_of
 
@@ -11,7 +12,6 @@ LENGTHS = (64, 256, 512, 1024, TILE)  # up to which rows are read together, as m
 ACROSS = 128  # columns that a program sums
 LINES = 128  # rows of which it sums them, at least
 PIECES = 256  # of a column, at most
-EVEN = 8  # entries: 16 bytes or more, which are read at once
 FIELDS = 7  # of a program
 
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from symoptim.kernels.dispatch import ACROSS
-from symoptim.kernels.lay import Lay
+from symoptim.kernels.lay import EVEN, Lay
 from symoptim.kernels.table import INNER, KIND, OUTER, PLAIN, ROWS, rows_of
 
-EVEN = 8  # entries: 16 bytes or more, which are moved at once
+FIELDS, FOUND = 11, 4  # numbers that a program of :mod:`.apart` is told, and that it finds of a column
 SHORT = (64, 128, 256, 512, 1024, 2048)  # up to which rows go into one program, several at once
 WIDE = (4096, 8192)  # up to which a row goes into one program, unless it leaves too much of that empty
 FULL = 0.7  # part of a program that a wide row has to fill
@@ -82,7 +82,7 @@ def shared_programs(table: Tensor) -> tuple[Tensor, int]:
         else:
             for filter_ in range(lay.filters):
                 scratch = _long_row(found, number, filter_, lay, scratch)
-    return torch.tensor(found, dtype=torch.int64).reshape(-1, 11), scratch
+    return torch.tensor(found, dtype=torch.int64).reshape(-1, FIELDS), scratch
 
 
 def _columns(found: list[list[int]], number: int, lay: Lay, scratch: int) -> int:
@@ -98,7 +98,7 @@ def _columns(found: list[list[int]], number: int, lay: Lay, scratch: int) -> int
             found.append(
                 [number, base, width, first, last, columns, end, scratch, segment, segments, lay.inner]
             )
-        scratch += segments * 4 * ACROSS
+        scratch += segments * FOUND * ACROSS
     return scratch
 
 
@@ -111,4 +111,4 @@ def _long_row(found: list[list[int]], number: int, filter_: int, lay: Lay, scrat
         first, last = segment * lines, min((segment + 1) * lines, total)
         end = base + lay.inner
         found.append([number, base, ACROSS, first, last, ACROSS, end, scratch, segment, segments, ACROSS])
-    return scratch + segments * 4 * ACROSS
+    return scratch + segments * FOUND * ACROSS

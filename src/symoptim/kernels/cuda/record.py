@@ -1,7 +1,8 @@
 """Launches that are noted down once, to be replayed with a single call."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -24,16 +25,28 @@ def record(
     Returns:
         A graph whose ``replay`` puts the work on the then current stream.
     """
-    graph, collecting = torch.cuda.CUDAGraph(), gc.isenabled()
+    graph = torch.cuda.CUDAGraph()
     # A graph is recorded on the current device, and not on its default stream.
-    with torch.cuda.device(device), torch.cuda.stream(stream or torch.cuda.Stream(device)):
-        gc.disable()  # what it frees on the device may not be freed meanwhile
+    with torch.cuda.device(device), torch.cuda.stream(stream or torch.cuda.Stream(device)), _uncollected():
         # Other threads may go on allocating.
         graph.capture_begin(capture_error_mode="thread_local")
         try:
             work()
-        finally:
-            graph.capture_end()
-            if collecting:
-                gc.enable()
+        except BaseException:
+            with suppress(RuntimeError):  # which would hide what went wrong
+                graph.capture_end()
+            raise
+        graph.capture_end()
     return graph
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Without garbage collection: what it frees on the device may not be freed meanwhile."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

@@ -2,9 +2,10 @@
 # ruff: noqa: N803 - capital letters are known when a kernel is compiled
 """Kernels for tensors whose filters lie in one piece: a program steps a part of one tensor.
 
-1  ``step_rows``      rows of up to 2048 entries, several at once, read once and kept in registers
-2  ``step_long``      one longer row, read a second time from the cache
-3  ``step_stretch``   entries that are no filters
+1  ``step_short``   rows of up to 2048 entries, several at once, read once and kept in registers; and
+                    stretches of entries that are no filters
+2  ``step_wide``    one row of up to 8192 entries, in the registers of more threads
+3  ``step_long``    one row, read a second time from the cache
 """
 
 import triton

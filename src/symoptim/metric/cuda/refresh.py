@@ -12,7 +12,7 @@ from torch import Tensor
 
 from symoptim.kernels.cuda.measure import Rows, write_sides
 from symoptim.kernels.cuda.members import AS_ONE, KEPT
-from symoptim.kernels.cuda.mirror import Mirror
+from symoptim.kernels.cuda.mirror import Mirror, keep
 from symoptim.kernels.cuda.record import record
 from symoptim.metric.cuda.level import CudaLevel, Sought, chosen_rows
 from symoptim.metric.full import FullMetric
@@ -62,12 +62,15 @@ class CudaMetric:
     def refresh(self, weights: Callable[[], Weights]) -> None:
         """Write the factors; see :mod:`symoptim.metric.fused`."""
         with torch.cuda.device(self.device):
-            if self.graph is not None and not torch.cuda.is_current_stream_capturing():
+            if torch.cuda.is_current_stream_capturing():
+                keep(self)
+                self._enqueue(weights)
+            elif self.graph is not None:
                 self.graph.replay()
-                return
-            self._enqueue(weights)
-            if self.is_fixed and not torch.cuda.is_current_stream_capturing():
-                self.graph = record(lambda: self._enqueue(weights), self.device)
+            else:
+                self._enqueue(weights)
+                if self.is_fixed:
+                    self.graph = record(lambda: self._enqueue(weights), self.device)
 
     def _enqueue(self, weights: Callable[[], Weights]) -> None:
         sizes = {direction: plan.sizes_of(weights) for direction, plan in self.plans.items()}
