@@ -95,10 +95,10 @@ def state_that_is_spread_otherwise_is_not_taken_for_its_part(mesh: DeviceMesh) -
     start, gradient, momentum = torch.arange(36.0, dtype=torch.float64).reshape(3, 4, 3).sin()
     found: list[Tensor] = []
     for fused in (None, False):
-        weight = nn.Parameter(distribute_tensor(start, mesh, [Shard(0)]))
+        weight = nn.Parameter(distribute_tensor(start.clone(), mesh, [Shard(0)]))
         weight.grad = distribute_tensor(gradient, mesh, [Shard(0)])
         optimizer = ScaledSGD([weight], lr=0.1, momentum=0.9, fused=fused)
-        optimizer.state[weight]["momentum_buffer"] = distribute_tensor(momentum, mesh, [Replicate()])
+        optimizer.state[weight]["momentum_buffer"] = distribute_tensor(momentum.clone(), mesh, [Replicate()])
         optimizer.step()
         found.append(weight.detach().full_tensor())
     assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
@@ -279,7 +279,7 @@ def layouts_that_make_no_sense_are_refused_by_name(mesh: DeviceMesh) -> None:
 def a_zero_row_on_one_rank_is_refused_on_all(mesh: DeviceMesh) -> None:
     start = torch.ones(6, 3)
     start[5] = 0
-    weight = nn.Parameter(distribute_tensor(start, mesh, [Shard(0)]))
+    weight = nn.Parameter(distribute_tensor(start.clone(), mesh, [Shard(0)]))
     assert "rows without a direction (5; zero" in refusal(ZeroFilterError, lambda: UnitNormSGD([weight]))
 
 
