@@ -28,15 +28,17 @@ class FusedMetric(Protocol):
 class CpuMetric:
     """The metric of tensors on the CPU."""
 
-    def __init__(self, metric: FullMetric, tensors: Weights, power: float) -> None:
+    def __init__(self, metric: FullMetric, tensors: Weights, power: float, *, are_copies: bool) -> None:
         """Lay the factors out.
 
         Args:
             metric: on the CPU, in the tensors' precision.
             tensors: all that is read or stepped, by name.
             power: 2 for the step of SGD.
+            are_copies: whether any of them is a copy in the metric's precision, to be made anew every time.
         """
         self.metric, self.power = metric, power
+        self.tensors = None if are_copies else tensors
         like = metric.layout.exponents.values
         self.readers = {
             id(level): LevelReader(level, tensors, like.device, like.dtype)
@@ -52,7 +54,7 @@ class CpuMetric:
         def read(level: Level, tensors: Weights, log_scales: Tensor) -> Tensor:
             return self.readers[id(level)](tensors, log_scales)
 
-        log_scales = self.metric.log_scales(weights(), read)
+        log_scales = self.metric.log_scales(self.tensors or weights(), read)
         known = torch.cat([log_scales, log_scales.new_zeros(1)])
         own, added, taken = known.index_select(0, self.all.places.view(-1)).view(-1, 3).unbind(1)
         logs = torch.addcmul((added - taken) / 2, own, self.all.weights)

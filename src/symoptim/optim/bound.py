@@ -102,7 +102,9 @@ class BoundMetric:
             return None
         with torch.device("cpu"):
             if device.type == "cpu":
-                return CpuMetric(metric, self.weights({}), power)
+                tensors = self.weights({})
+                are_copies = any(tensors[name].dtype != tensor.dtype for name, tensor in there.items())
+                return CpuMetric(metric, tensors, power, are_copies=are_copies)
             from symoptim.metric.cuda.refresh import CudaMetric  # which needs Triton
 
             return CudaMetric(self.metric, there, power, device, dtype)
