@@ -42,6 +42,61 @@ def _of_row(x, columns):
 
 
 @njit
+def _block_of_four(x, y, z, u, columns):
+    """Of four rows that lie apart: memory gives them faster than one after the other."""
+    one = two = three = four = x.dtype.type(0)
+    if columns.size:
+        for i in range(x.size):
+            factor = columns[i]
+            a, b = _product(x[i], factor), _product(y[i], factor)
+            c, d = _product(z[i], factor), _product(u[i], factor)
+            one += a * a
+            two += b * b
+            three += c * c
+            four += d * d
+    else:
+        for i in range(x.size):
+            one += x[i] * x[i]
+            two += y[i] * y[i]
+            three += z[i] * z[i]
+            four += u[i] * u[i]
+    return np.float64(one), np.float64(two), np.float64(three), np.float64(four)
+
+
+@njit
+def _of_four_rows(x, y, z, u, columns):
+    one, two, three, four = 0.0, 0.0, 0.0, 0.0
+    for start in range(0, x.size, BLOCK):
+        end = start + BLOCK
+        a, b, c, d = _block_of_four(
+            x[start:end], y[start:end], z[start:end], u[start:end], columns[start:end]
+        )
+        one, two, three, four = one + a, two + b, three + c, four + d
+    return one, two, three, four
+
+
+@njit
+def _of_rows(w, inner, columns, out):
+    """Of all rows, those of the four quarters together."""
+    quarter = out.size // 4
+    for row in range(quarter):
+        x, y, z, u = (
+            w[row * inner : (row + 1) * inner],
+            w[(row + quarter) * inner : (row + quarter + 1) * inner],
+            w[(row + 2 * quarter) * inner : (row + 2 * quarter + 1) * inner],
+            w[(row + 3 * quarter) * inner : (row + 3 * quarter + 1) * inner],
+        )
+        one, two, three, four = _of_four_rows(x, y, z, u, columns)
+        out[row], out[row + quarter] = one, two
+        out[row + 2 * quarter], out[row + 3 * quarter] = three, four
+    for row in range(4 * quarter, out.size):
+        out[row] = _of_row(w[row * inner : (row + 1) * inner], columns)
+    for row in range(4 * quarter):
+        if not SMALL < out[row] < LARGE:
+            out[row] = _of_odd_row(w[row * inner : (row + 1) * inner], columns)
+
+
+@njit
 def _of_odd_row(x, columns):
     """In float64, of a row whose squares are too small or too large for less."""
     total = 0.0
@@ -92,8 +147,7 @@ def _made(sources):
             w = array_at(about[WEIGHTS], count * inner, like)
             if about[KIND] == OF_ROWS:
                 columns = array_at(about[COLUMNS], inner, like)
-                for row in range(first, last):
-                    out[start + row] = _of_row(w[row * inner : (row + 1) * inner], columns)
+                _of_rows(w[first * inner : last * inner], inner, columns, out[start + first : start + last])
             else:
                 rows = array_at(about[ROWS], count, like)
                 _of_columns(w, rows, inner, first, last, out[start + first : start + last])
