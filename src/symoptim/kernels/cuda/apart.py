@@ -22,6 +22,7 @@ from symoptim.kernels.cuda.parts import (
     UNIT,
     WIDTH,
     coefficients,
+    inverse_scale,
     load_gradient,
     load_weights,
     pointers,
@@ -87,11 +88,9 @@ def sums(
     mine = programs + FIELDS * tl.program_id(0)
     about = table + WIDTH * tl.load(mine + TENSOR)
     kind = tl.load(about + KIND)
-    shrink = tl.full((), 1.0, TYPE)
-    if SCALED_LOSS:
-        if tl.load(found_inf) != 0:
-            return
-        shrink = (1 / tl.load(grad_scale)).to(TYPE)
+    if SCALED_LOSS and tl.load(found_inf) != 0:
+        return
+    shrink = inverse_scale(grad_scale, TYPE, SCALED_LOSS)
     weights, parameter, gradient, buffer = pointers(about, 0, TYPE, LOW, False)
     ww, wg, wb = tl.zeros((ACROSS,), TYPE), tl.zeros((ACROSS,), TYPE), tl.zeros((ACROSS,), TYPE)
     for line in range(tl.load(mine + FIRST), tl.load(mine + LAST), LINES):
@@ -117,11 +116,9 @@ def move(
     about = table + WIDTH * tl.load(mine + TENSOR)
     kind = tl.load(about + KIND)
     group = numbers + NUMBERS * tl.load(about + GROUP)
-    shrink = tl.full((), 1.0, TYPE)
-    if SCALED_LOSS:
-        if tl.load(found_inf) != 0:
-            return
-        shrink = (1 / tl.load(grad_scale)).to(TYPE)
+    if SCALED_LOSS and tl.load(found_inf) != 0:
+        return
+    shrink = inverse_scale(grad_scale, TYPE, SCALED_LOSS)
     weights, parameter, gradient, buffer = pointers(about, 0, TYPE, LOW, False)
     ww = _total(mine, scratch, 0, TYPE)
     wg, wb = tl.zeros((ACROSS,), TYPE), tl.zeros((ACROSS,), TYPE)

@@ -74,6 +74,15 @@ def store_weights(weights, parameter, places, mask, values, LOW: tl.constexpr):
 
 
 @triton.jit
+def inverse_scale(grad_scale, TYPE: tl.constexpr, SCALED_LOSS: tl.constexpr):
+    """What gradients are multiplied by: one over what the loss was."""
+    shrink = tl.full((), 1.0, TYPE)
+    if SCALED_LOSS:
+        shrink = (1 / tl.load(grad_scale)).to(TYPE)
+    return shrink
+
+
+@triton.jit
 def load_gradient(gradient, places, mask, shrink, SCALED_LOSS: tl.constexpr):
     """Gradient in the precision of updates, divided by what the loss was multiplied by."""
     found = tl.load(gradient + places, mask=mask, other=0.0).to(shrink.dtype)

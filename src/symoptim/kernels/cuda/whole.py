@@ -2,8 +2,7 @@
 # ruff: noqa: N803 - capital letters are known when a kernel is compiled
 """Kernels for tensors whose filters lie in one piece: a program steps a part of one tensor.
 
-1  ``step_short``   rows of up to 2048 entries, several at once, read once and kept in registers; and
-                    stretches of entries that are no filters
+1  ``step_short``   rows of up to 2048 entries, several at once in registers; and entries without rows
 2  ``step_wide``    one row of up to 8192 entries, in the registers of more threads
 3  ``step_long``    one row, read a second time from the cache
 """
@@ -27,6 +26,7 @@ from symoptim.kernels.cuda.parts import (
     coefficients,
     in_metric,
     inverse_norm,
+    inverse_scale,
     length_of,
     load_gradient,
     load_weights,
@@ -111,11 +111,9 @@ def step_short(
     first = tl.load(programs + 3 * tl.program_id(0) + 1)
     length = tl.load(programs + 3 * tl.program_id(0) + 2)
     group = numbers + NUMBERS * tl.load(about + GROUP)
-    shrink = tl.full((), 1.0, TYPE)
-    if SCALED_LOSS:
-        if tl.load(found_inf) != 0:
-            return
-        shrink = (1 / tl.load(grad_scale)).to(TYPE)
+    if SCALED_LOSS and tl.load(found_inf) != 0:
+        return
+    shrink = inverse_scale(grad_scale, TYPE, SCALED_LOSS)
     for power in tl.static_range(6, 12):  # of two: rows are as wide as is known when this is compiled
         if length == 1 << power:
             _rows(
@@ -136,33 +134,19 @@ def step_wide(
     about = table + WIDTH * tl.load(programs + 3 * tl.program_id(0))
     first = tl.load(programs + 3 * tl.program_id(0) + 1)
     group = numbers + NUMBERS * tl.load(about + GROUP)
-    shrink = tl.full((), 1.0, TYPE)
-    if SCALED_LOSS:
-        if tl.load(found_inf) != 0:
-            return
-        shrink = (1 / tl.load(grad_scale)).to(TYPE)
+    if SCALED_LOSS and tl.load(found_inf) != 0:
+        return
+    shrink = inverse_scale(grad_scale, TYPE, SCALED_LOSS)
     _rows(about, first, group, shrink, TYPE, LOW, ALIGNED, BUFFERED, FACTORED, SCALED_LOSS, 1, LENGTH)
 
 
 @triton.jit
-def step_long(
-    table, programs, numbers, grad_scale, found_inf,
-    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
-    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, LENGTH: tl.constexpr,
+def _products(
+    weights, parameter, gradient, buffer, kind, inner, old, new, shrink,
+    TYPE: tl.constexpr, LOW: tl.constexpr, BUFFERED: tl.constexpr, SCALED_LOSS: tl.constexpr,
+    LENGTH: tl.constexpr,
 ):  # fmt: skip
-    """Every program looks up its tensor and its row, and passes over it in blocks."""
-    about = table + WIDTH * tl.load(programs + 3 * tl.program_id(0))
-    first = tl.load(programs + 3 * tl.program_id(0) + 1)
-    group = numbers + NUMBERS * tl.load(about + GROUP)
-    shrink = tl.full((), 1.0, TYPE)
-    if SCALED_LOSS:
-        if tl.load(found_inf) != 0:
-            return
-        shrink = (1 / tl.load(grad_scale)).to(TYPE)
-    kind, inner = tl.load(about + KIND), length_of(about, ALIGNED)
-    weights, parameter, gradient, buffer = pointers(about, first * inner, TYPE, LOW, ALIGNED)
-    rate, sign = number(group, RATE, TYPE), number(group, SIGN, TYPE)
-    old, new = number(group, OLD, TYPE), number(group, NEW, TYPE) * sign
+    """Of a long row with itself, gradient and momentum, as far as they are needed; and of its step."""
     ww, wg = tl.zeros((LENGTH,), TYPE), tl.zeros((LENGTH,), TYPE)
     wb, ss = tl.zeros((LENGTH,), TYPE), tl.zeros((LENGTH,), TYPE)
     if kind != PLAIN:
@@ -180,9 +164,32 @@ def step_long(
                     wb += w * b
                     step += old * b
                 ss += step * step
-    square, along_g, along_b = tl.sum(ww, 0), tl.sum(wg, 0), tl.sum(wb, 0)
+    return tl.sum(ww, 0), tl.sum(wg, 0), tl.sum(wb, 0), tl.sum(ss, 0)
+
+
+@triton.jit
+def step_long(
+    table, programs, numbers, grad_scale, found_inf,
+    TYPE: tl.constexpr, LOW: tl.constexpr, ALIGNED: tl.constexpr, BUFFERED: tl.constexpr,
+    FACTORED: tl.constexpr, SCALED_LOSS: tl.constexpr, LENGTH: tl.constexpr,
+):  # fmt: skip
+    """Every program looks up its tensor and its row, and passes over it in blocks."""
+    about = table + WIDTH * tl.load(programs + 3 * tl.program_id(0))
+    first = tl.load(programs + 3 * tl.program_id(0) + 1)
+    group = numbers + NUMBERS * tl.load(about + GROUP)
+    if SCALED_LOSS and tl.load(found_inf) != 0:
+        return
+    shrink = inverse_scale(grad_scale, TYPE, SCALED_LOSS)
+    kind, inner = tl.load(about + KIND), length_of(about, ALIGNED)
+    weights, parameter, gradient, buffer = pointers(about, first * inner, TYPE, LOW, ALIGNED)
+    rate, sign = number(group, RATE, TYPE), number(group, SIGN, TYPE)
+    old, new = number(group, OLD, TYPE), number(group, NEW, TYPE) * sign
+    square, along_g, along_b, length = _products(
+        weights, parameter, gradient, buffer, kind, inner, old, new, shrink,
+        TYPE, LOW, BUFFERED, SCALED_LOSS, LENGTH,
+    )  # fmt: skip
     to_w, to_g, to_b, keep, slope, back = coefficients(kind, square, along_g, along_b, group, TYPE)
-    a, length = inverse_norm(square, TYPE), tl.sum(ss, 0)
+    a = inverse_norm(square, TYPE)
     along = a * (old * along_b + new * along_g)
     is_safe = (rate * rate * length < SAFE) & (square > SMALL)
     if (kind == UNIT) & is_safe:
