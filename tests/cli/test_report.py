@@ -45,13 +45,3 @@ def test_a_report_needs_no_torch(undisturbed: Path, tmp_path: Path) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert f"the page, to open in a browser: {tmp_path / 'report.html'}" in run.stdout
-
-
-def test_what_reports_are_drawn_with_is_there_to_be_imported_ahead() -> None:
-    code = (
-        "import sys; from symoptim.cli import report; interval = sys.getswitchinterval();"
-        "report.import_large_modules();"
-        "assert set(report.LARGE_MODULES) <= set(sys.modules);"
-        "assert sys.getswitchinterval() == interval"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,10 +5,10 @@ wall time, as process time counts the threads of a step that wait as if they wor
 spin while they wait slow each other down on a machine with few cores: set ``GOMP_SPINCOUNT=0`` there.
 
 On CUDA it is the time between two events around the step, with the device idle before it: what a step takes
-when nothing hides its launches. A step that is not timed goes before it: nobody is to pay for what his
-neighbor has left in the caches of the host. The time the host spends is measured beside it, and once more the
-time between events while the device is kept busy until the host has launched everything: what a step takes at
-the end of a long backward pass.
+when nothing hides its launches. The time the host spends is measured beside it, and once more the time
+between events while the device is kept busy until the host has launched everything: what a step takes at the
+end of a long backward pass. A turn is a few steps in a row of which the first do not count: launching is work
+of the host, and nobody is to pay for what his neighbor has left in its caches.
 
 Before every step a buffer larger than any cache is overwritten, as the passes of a training step would do.
 """
@@ -33,10 +33,18 @@ class Reading(NamedTuple):
     device: float | None = None
 
 
+class Turn(NamedTuple):
+    """Steps in a row, by one and the same."""
+
+    discarded: int
+    counted: int
+
+
 class Clock(Protocol):
     """Measures steps."""
 
     name: str
+    turn: Turn
 
     def read(self, work: Callable[[], object]) -> Reading:
         """Time of a call."""
@@ -49,6 +57,8 @@ def _flush_buffer(device: torch.device) -> Tensor:
 
 class CpuClock:
     """Process time with one thread, wall time with several."""
+
+    turn = Turn(0, 1)
 
     def __init__(self, threads: int) -> None:
         """Choose by number of threads."""
@@ -67,6 +77,7 @@ class CpuClock:
 class CudaClock:
     """CUDA events, host time, and events behind work that keeps the device busy."""
 
+    turn = Turn(2, 4)
     CYCLES = 2e9
     """Of a device in a second; more than there are, so that the wait is long enough."""
 
@@ -78,7 +89,6 @@ class CudaClock:
 
     def read(self, work: Callable[[], object]) -> Reading:
         """Time of a call, taken twice."""
-        work()
         self._rest()
         seconds, host = self._between(work)
         self._rest()

@@ -1,7 +1,8 @@
 """Measure one case: everybody takes turns in one process, on the same weights and gradients.
 
-Nobody is timed who does not pass the gate. Where the states of all fit the memory together, everybody steps
-once in every round; where they do not, everybody's is made anew for a few steps, in two rounds at least.
+Nobody is timed who does not pass the gate. Where the states of all fit the memory together, everybody has one
+turn of the clock in every round; where they do not, everybody's is made anew for a few steps, in two rounds
+at least.
 """
 
 import gc
@@ -12,7 +13,7 @@ from typing import Any
 
 import torch
 
-from symoptim.bench.clock import Clock, Reading, quantiles
+from symoptim.bench.clock import Clock, Reading, Turn, quantiles
 from symoptim.bench.contestants import Asked, Contestant, Stepper, first_line
 from symoptim.bench.floor import Copy, bytes_moved
 from symoptim.bench.gate import gate, passes
@@ -25,8 +26,8 @@ WARM_UP = 1
 """Steps that nothing is seen of: the first makes state. Memory is looked at in the next, time after that."""
 FEWEST = 3
 """Turns that are taken even if they take longer than asked for."""
-VISIT = 2
-"""Steps of a visit where states do not fit together."""
+VISIT = Turn(0, 2)
+"""A turn where states do not fit together."""
 
 LARGE = 2**26
 """Weights of so many bytes are worth collecting garbage for."""
@@ -133,7 +134,7 @@ def _take_turns(
         copy.measure(clock)
         for entry in entries:
             if not entry.failure:
-                _visit(entry, material, momentum, clock, 1 if stay else VISIT)
+                _visit(entry, material, momentum, clock, clock.turn if stay else VISIT)
             if entry.failure or not stay:
                 entry.stepper = None
                 _tidy(material)
@@ -148,7 +149,7 @@ def _rounds(pace: Pace, fewest: int) -> Iterator[int]:
     yield from range(1, max(1, pace.turns - fewest + 1))
 
 
-def _visit(entry: Entry, material: Material, momentum: float, clock: Clock, steps: int) -> None:
+def _visit(entry: Entry, material: Material, momentum: float, clock: Clock, turn: Turn) -> None:
     """Let a contestant step; it is made and warmed up if it is not there."""
     try:
         if entry.stepper is None:
@@ -157,7 +158,8 @@ def _visit(entry: Entry, material: Material, momentum: float, clock: Clock, step
             for _ in range(WARM_UP):
                 entry.stepper.step()
             entry.footprint = footprint(entry.stepper, material.device)
-        entry.readings += [clock.read(entry.stepper.step) for _ in range(steps)]
+        readings = [clock.read(entry.stepper.step) for _ in range(sum(turn))]
+        entry.readings += readings[turn.discarded :]
     except Exception as raised:  # out of memory, say: it is out, the others go on
         entry.failure = first_line(raised)
 

@@ -1,10 +1,6 @@
 """``symoptim report``: the page, from the records alone."""
 
-import sys
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -17,45 +13,6 @@ from symoptim.report.scenes.words import scene_remarks, scene_sentences
 from symoptim.report.summary import Summary
 from symoptim.report.write import MnistReport, write_report
 
-LARGE_MODULES = (
-    "scipy.stats",
-    "matplotlib.pyplot",
-    "matplotlib.backends.backend_agg",
-    "matplotlib.backends.backend_svg",
-    "jinja2",
-)
-"""What reports are written with."""
-
-SETTLED_SECONDS = 6.0
-"""Until networks are made and kernels compiled; from then on the process mostly waits for its device."""
-
-SWITCH_SECONDS = 1e-4
-"""Until whoever trains has its turn again, which it gives up with every row it records."""
-
-
-def import_ahead() -> threading.Timer:
-    """Import what the report will need while training goes on.
-
-    Returns:
-        The timer that will do it, to be canceled and joined when training is over.
-    """
-    timer = threading.Timer(SETTLED_SECONDS, import_large_modules)
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
-def import_large_modules() -> None:
-    """Import what reports are written with; what is missing is missed when it is used."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    try:
-        for name in LARGE_MODULES:
-            with suppress(ImportError):
-                import_module(name)
-    finally:
-        sys.setswitchinterval(interval)
-
 
 def report(
     folder: Annotated[Path, Argument(metavar="OUT", help="Folder with the records of symoptim reproduce.")],
@@ -65,17 +22,16 @@ def report(
 
 
 def show_report(folder: Path, show: Callable[[Summary], Table] = table2_table) -> None:
-    """Write a folder's report, print its tables, and say where the page is.
+    """Write a folder's report, print its tables, what was sought first, and say where the page is.
 
     Args:
         folder: with the records.
         show: the view of MNIST records to print.
     """
     console = Console()
-    written = write_report(folder)
+    written = write_report(folder, lambda summary: console.print(show(summary)))
     if isinstance(written, MnistReport):
         quick = written.summary.experiment.configuration["profile"] == "quick"
-        console.print(show(written.summary))
         console.print(verdicts_table(written.judgments, quick=quick))
     else:
         console.print(scores_table(written.summary))

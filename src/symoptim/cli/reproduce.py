@@ -13,7 +13,7 @@ from rich.table import Table
 from typer import Option
 
 from symoptim.cli import options
-from symoptim.cli.report import import_ahead, show_report, tell_written
+from symoptim.cli.report import show_report, tell_written
 from symoptim.cli.tables import table2_table, trajectories_table
 from symoptim.errors import OptionError
 from symoptim.report.architectures import draw_architectures
@@ -50,10 +50,7 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         found, images = find_images(data, data_dir, profile)
         protocol = protocol_for(profile, found, bold=bold, **changes)
         folder = out or Path("results") / f"{found}-{profile}"
-        imports = import_ahead()
         carry_out(protocol, folder / RECORDS, profile=profile, data=found, images=images, device=where)
-        imports.cancel()
-        imports.join()  # modules that are half imported cannot be used
         show_report(folder, show)
 
     command.__doc__ = help_text

@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
-from torch.optim.optimizer import ParamsT
+from torch.optim.optimizer import Optimizer, ParamsT
 
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import update_dtype
@@ -26,6 +25,7 @@ from symoptim.optim.fused import FusedSteps
 from symoptim.optim.layout import write
 from symoptim.optim.precision import require_same_shapes, restore_precision
 from symoptim.optim.scaling import Scaling, scaling_of, takes_scaling
+from symoptim.optim.told import told
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate
@@ -139,6 +139,7 @@ class GeometricSGD(Optimizer):
         if not self._constructing:
             self._start(self.param_groups[-1])
 
+    @told
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step.
 
@@ -184,7 +185,6 @@ class GeometricSGD(Optimizer):
 
     def _step_left(self, group: Group, left: list[Tensor], metric: Factors, scaling: Scaling | None) -> None:
         """Step parameters of a group that no kernel takes."""
-        update = self.updates[group["geometry"]]
         by_device: dict[torch.device, list[Job]] = {}
         for parameter in left:
             if parameter.grad is not None:
@@ -193,7 +193,7 @@ class GeometricSGD(Optimizer):
                 job = Job(parameter, gradient, self.state[parameter], over, metric.get(parameter, ()))
                 by_device.setdefault(parameter.device, []).append(job)
         for device, jobs in by_device.items():
-            apply(jobs, update, options_for(group, device), group)
+            apply(jobs, self.updates[group["geometry"]], options_for(group, device), group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""

@@ -138,14 +138,14 @@ class Bucket:
                 return False
         if [look() for look in self.looks] != self.seen:
             return False
-        gradients = [parameter.grad for parameter in self.whole]
-        # Where a gradient was and is no more, nothing is known and nothing is there.
-        if NoneType in map(type, gradients):
-            return False
-        if not all(map(is_, gradients, [known() for known in self.known])):
-            return self._takes(cast("list[Tensor]", gradients))
-        there = cast("list[Tensor]", gradients)
-        return self._addresses(there) == self.addresses or self._takes(there)
+        gradients = cast("list[Tensor]", [parameter.grad for parameter in self.whole])
+        if all(map(is_, gradients, [known() for known in self.known])):
+            try:
+                if self._addresses(gradients) == self.addresses:
+                    return True
+            except (TypeError, AttributeError):  # what is no more is None, as is no gradient
+                return False
+        return NoneType not in map(type, gradients) and self._takes(gradients)
 
     def _takes(self, gradients: Sequence[Tensor]) -> bool:
         if self._forms(gradients) != self.forms:

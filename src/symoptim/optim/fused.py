@@ -58,7 +58,10 @@ class FusedSteps:
             first, rest = (entries, []) if sides else _parted(entries)
             self.buckets.append(Bucket(first, buffered=buffered))
             self.late += [Bucket(rest, buffered=buffered)] if rest else []
-        stepped = {parameter for bucket in (*self.buckets, *self.late) for parameter in bucket.whole}
+        self.first = [parameter for bucket in self.buckets for parameter in bucket.whole]
+        places = {p: (n, place) for n, g in enumerate(self.groups) for place, p in enumerate(g["params"])}
+        self.places = [places[parameter] for parameter in self.first]
+        stepped = {*self.first, *(parameter for bucket in self.late for parameter in bucket.whole)}
         self.others = [parameter for parameter in self.parameters if parameter not in stepped]
         self.forms = [form_of(parameter.grad) for parameter in self.others]
         self.stepped = list(stepped)
@@ -102,9 +105,6 @@ class FusedSteps:
             return False
         if _signature(groups) != self.made_for:
             return False
-        parameters = chain.from_iterable(group["params"] for group in groups)
-        if not all(map(is_, parameters, self.parameters)):
-            return False
         # Values are looked at, not keys: to look a tensor up takes longer than all the rest.
         if self.has_state and not (
             len(state) == len(self.states) and all(map(is_, state.values(), self.states))
@@ -113,7 +113,19 @@ class FusedSteps:
         # Parameters without a gradient may get one, and others one that a kernel can take.
         if [form_of(parameter.grad) for parameter in self.others] != self.forms:
             return False
+        if not (self._has_first() if self.late else self._has_all()):
+            return False
         return all(bucket.is_ready() for bucket in self.buckets)
+
+    def _has_first(self) -> bool:
+        """Whether the parameters that are stepped first are still those of the optimizer."""
+        there = [self.groups[group]["params"][place] for group, place in self.places]
+        return all(map(is_, there, self.first))
+
+    def _has_all(self) -> bool:
+        """Whether all parameters are still those of the optimizer."""
+        there = chain.from_iterable(group["params"] for group in self.groups)
+        return all(map(is_, there, self.parameters))
 
     def step(self, scaling: tuple[Tensor, Tensor] | None = None) -> list[list[Tensor]]:
         """Step all parameters that are taken.
@@ -134,20 +146,21 @@ class FusedSteps:
         numbers, rates = list(map(numbers_of, self.groups)), list(map(rate_elsewhere, self.groups))
         for bucket in self.buckets:
             bucket.step(numbers, rates, scaling)
-        missed: set[Tensor] = set()
+        if self.late and not (self._has_all() and all(bucket.is_ready() for bucket in self.late)):
+            return self._interrupted()
         for bucket in self.late:
-            if bucket.is_ready():
-                bucket.step(numbers, rates, scaling)
-            else:
-                missed.update(bucket.whole)
+            bucket.step(numbers, rates, scaling)
         # As an operation of torch's own would: autograd refuses to use what has been overwritten.
         increment_version(self.stepped)
-        if not missed:
-            return self.left
+        return self.left
+
+    def _interrupted(self) -> list[list[Tensor]]:
+        """By group, all parameters but those that have been stepped first."""
+        increment_version(self.first)
         check_gradients(self.groups)
         self.is_current = False
-        by_group = zip(self.groups, self.left, strict=True)
-        return [[*left, *(p for p in group["params"] if p in missed)] for group, left in by_group]
+        done = set(self.first)
+        return [[p for p in group["params"] if p not in done] for group in self.groups]
 
 
 def _parted(entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:

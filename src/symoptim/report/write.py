@@ -1,5 +1,6 @@
 """All files of a report, written from the records alone."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,11 +34,16 @@ class SegNetReport(NamedTuple):
     paths: list[Path]
 
 
-def write_report(folder: Path) -> MnistReport | SegNetReport:
+Told = Callable[[Summary], None]
+"""Hears what the records of MNIST say before anything is judged or drawn, which takes seconds."""
+
+
+def write_report(folder: Path, told: Told | None = None) -> MnistReport | SegNetReport:
     """Read a folder's records and write the page, its figures, Markdown and CSV.
 
     Args:
         folder: where the records are, and where the files go.
+        told: hears of what comes out as soon as it is known.
 
     Returns:
         What came out, by kind of experiment.
@@ -47,7 +53,7 @@ def write_report(folder: Path) -> MnistReport | SegNetReport:
     """
     match experiment_name(folder):
         case "mnist":
-            return write_mnist(folder)
+            return write_mnist(folder, told)
         case "segnet":
             return write_segnet(folder)
         case other:
@@ -60,9 +66,11 @@ def experiment_name(folder: Path) -> str:
         return require_experiment(connection, folder / RECORDS).name
 
 
-def write_mnist(folder: Path) -> MnistReport:
+def write_mnist(folder: Path, told: Told | None) -> MnistReport:
     """Judge the claims, and write all about them."""
     summary = summarize(folder / RECORDS)
+    if told is not None:
+        told(summary)
     judgments = judge_summary(summary)
     texts = {
         PAGE: render(summary, judgments, folder),

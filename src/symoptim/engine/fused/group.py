@@ -12,6 +12,7 @@ from symoptim.engine.group import Group
 from symoptim.engine.images import Batch
 from symoptim.engine.pairwise import Layer, Pairwise
 from symoptim.engine.steppers import PureStepper, Stepper
+from symoptim.kernels.cuda.ahead import Launch, compile_all
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
 KINDS: dict[Update, int] = {PLAIN: 0, SCALED: 1, UNIT_NORM: 2}
@@ -92,62 +93,86 @@ class FusedGroup:
         count, layers = len(batch.offsets), self.network.layers
         if count not in self.rooms:
             self.rooms[count] = Room(self.network, count)
+            compile_all(self._launches(batch, self.rooms[count], count), self.rates.device)
         room = self.rooms[count]
-        self._take(batch, room)
+        self._take(batch, room)()
         torch.bmm(layers[0].filters, room.images.mT, out=room.responses[0][:, :, :count])
         for number, layer in enumerate(layers):
-            self._forward(number, layer, room, count)
-        self._classify(room, count)
+            self._forward(number, layer, room, count)()
+        self._classify(room, count)()
         for number, layer in reversed(list(enumerate(layers))):
-            self._backward(number, layer, room, count)
+            self._backward(number, layer, room, count)()
+            if number:
+                self._step_hidden(number, layer, room)()
         torch.bmm(room.left[:, :, :count], room.images, out=room.gradient)
-        runs, filters, pixels = layers[0].filters.shape
-        self.steps.step_rows[(runs, filters // 4)](
-            layers[0].filters, room.gradient, self.rates, self.rows, filters, pixels,
-            ROWS=4, INPUTS=_tile(pixels),
-        )  # fmt: skip
+        self._step_first(room)()
 
-    def _take(self, batch: Batch, room: Room) -> None:
+    def _launches(self, batch: Batch, room: Room, count: int) -> list[Launch]:
+        """One of every kind in a step."""
+        first, *hidden = enumerate(self.network.layers)
+        kinds = [self._take(batch, room), self._classify(room, count), self._step_first(room)]
+        kinds += [make(*first, room, count) for make in (self._forward, self._backward)]
+        for number, layer in hidden[:1]:
+            kinds += [self._forward(number, layer, room, count), self._step_hidden(number, layer, room)]
+        return kinds
+
+    def _take(self, batch: Batch, room: Room) -> Launch:
         data, (runs, count, pixels) = self.group.images.data, room.images.shape
-        self.steps.take[(runs, count)](
+        arguments = (
             data.train_images, data.train_labels, batch.order, batch.position, room.images, room.targets,
-            batch.order.shape[1], count, pixels, PIXELS=_tile(pixels),
+            batch.order.shape[1], count, pixels,
         )  # fmt: skip
+        return Launch(self.steps.take, (runs, count), arguments, {"PIXELS": _tile(pixels)})
 
-    def _forward(self, number: int, layer: Layer, room: Room, count: int) -> None:
+    def _forward(self, number: int, layer: Layer, room: Room, count: int) -> Launch:
         norm, options = self._norm(layer)
         runs, pairs, padded = room.pooled[0].shape
         part = max(SMALLEST_TILE, pairs // 2)
-        self.layers.forward[(runs, pairs // part)](
+        arguments = (
             room.pooled[number - 1], layer.filters, room.responses[number], room.pooled[number],
             norm.gamma, norm.beta, norm.mean, norm.variance, norm.batches, count, norm.eps, norm.momentum,
-            FIRST=number == 0, PAIRS=pairs, PART=part, INPUTS=pairs, B=padded, SOME=room.some, **options,
         )  # fmt: skip
+        sizes = {"PAIRS": pairs, "PART": part, "INPUTS": pairs, "B": padded, "SOME": room.some}
+        options |= {"FIRST": number == 0, **sizes}
+        return Launch(self.layers.forward, (runs, pairs // part), arguments, options)
 
-    def _classify(self, room: Room, count: int) -> None:
+    def _classify(self, room: Room, count: int) -> Launch:
         (runs, pairs, padded), tally = room.pooled[0].shape, self.group.tally
         classes = self.network.classifier.shape[1]
-        self.steps.classify[(runs,)](
+        arguments = (
             room.pooled[-1], self.network.classifier, room.targets, room.errors, room.changes[-1],
             self.rates, self.columns, tally.loss, tally.wrong, classes, count,
-            PAIRS=pairs, CLASSES=_tile(classes), B=padded, SOME=room.some,
         )  # fmt: skip
+        sizes = {"PAIRS": pairs, "CLASSES": _tile(classes), "B": padded, "SOME": room.some}
+        return Launch(self.steps.classify, (runs,), arguments, sizes)
 
-    def _backward(self, number: int, layer: Layer, room: Room, count: int) -> None:
+    def _backward(self, number: int, layer: Layer, room: Room, count: int) -> Launch:
         norm, options = self._norm(layer)
         runs, pairs, padded = room.pooled[0].shape
-        self.layers.backward[(runs, pairs // SMALLEST_TILE)](
+        arguments = (
             room.responses[number], room.changes[number], room.left, norm.gamma, norm.beta, self.rates,
-            count, norm.eps, PAIRS=pairs, PART=SMALLEST_TILE, B=padded, **options,
+            count, norm.eps,
         )  # fmt: skip
-        if number:
-            self.layers.step_hidden[(runs,)](
-                room.pooled[number - 1], layer.filters, room.left, room.changes[number - 1],
-                self.rates, self.rows, FILTERS=2 * pairs, INPUTS=pairs, B=padded, SOME=room.some,
-                num_warps=8,
-            )  # fmt: skip
+        options |= {"PAIRS": pairs, "PART": SMALLEST_TILE, "B": padded}
+        return Launch(self.layers.backward, (runs, pairs // SMALLEST_TILE), arguments, options)
 
-    def _norm(self, layer: Layer) -> tuple[Norm, dict[str, bool]]:
+    def _step_hidden(self, number: int, layer: Layer, room: Room) -> Launch:
+        runs, pairs, padded = room.pooled[0].shape
+        arguments = (
+            room.pooled[number - 1], layer.filters, room.left, room.changes[number - 1],
+            self.rates, self.rows,
+        )  # fmt: skip
+        sizes = {"FILTERS": 2 * pairs, "INPUTS": pairs, "B": padded, "SOME": room.some}
+        return Launch(self.layers.step_hidden, (runs,), arguments, {**sizes, "num_warps": 8})
+
+    def _step_first(self, room: Room) -> Launch:
+        filters = self.network.layers[0].filters
+        runs, rows, pixels = filters.shape
+        arguments = filters, room.gradient, self.rates, self.rows, rows, pixels
+        sizes = {"ROWS": 4, "INPUTS": _tile(pixels)}
+        return Launch(self.steps.step_rows, (runs, rows // 4), arguments, sizes)
+
+    def _norm(self, layer: Layer) -> tuple[Norm, dict[str, Any]]:
         """Normalization of a layer; where there is none, something to point at."""
         if layer.norm:
             return layer.norm, {"NORMED": True}

@@ -9,7 +9,7 @@ use, and the host makes one call.
 from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.cuda import apart, whole
+from symoptim.kernels.cuda.ahead import Launch, compile_all
 from symoptim.kernels.cuda.mirror import Cell, Mirror, keep
 from symoptim.kernels.cuda.programs import Kind, shared_programs, whole_programs
 from symoptim.kernels.cuda.record import record
@@ -140,12 +141,12 @@ class CudaLauncher:
 
     def _enqueue(self, inputs: Inputs) -> None:
         """Launch kernel by kernel; side by side in a graph."""
-        parts = [partial(self._whole, inputs, kind, programs) for kind, programs in self.whole]
-        if len(self.shared.host):
-            parts.insert(0, partial(self._shared, inputs))
+        parts = self._parts(inputs)
         if not torch.cuda.is_current_stream_capturing():
-            for part in parts:
-                part()
+            launches = list(chain.from_iterable(parts))
+            compile_all(launches, self.device)
+            for launch in launches:
+                launch()
             return
         while len(self.streams) < len(parts):
             # Only the first part may be several kernels in a row: these are not to wait for others.
@@ -154,36 +155,46 @@ class CudaLauncher:
         for part, stream in zip(parts, self.streams, strict=False):
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                part()
+                for launch in part:
+                    launch()
         for stream in self.streams:
             current.wait_stream(stream)
 
-    def _whole(self, inputs: Inputs, kind: Kind, programs: Mirror) -> None:
+    def _parts(self, inputs: Inputs) -> list[list[Launch]]:
+        """Launches that need not wait for each other; those of one part do."""
+        shared = [self._shared(inputs)] if len(self.shared.host) else []
+        return [*shared, *([self._whole(inputs, kind, programs)] for kind, programs in self.whole)]
+
+    def _whole(self, inputs: Inputs, kind: Kind, programs: Mirror) -> Launch:
         """Step what lies in one piece."""
         table, numbers, scaling = inputs
         kernel = {"short": whole.step_short, "wide": whole.step_wide, "long": whole.step_long}[kind.way]
         arguments = table, programs.get(), numbers, *(scaling or (numbers, numbers))
-        kernel[(len(programs.host),)](
-            *arguments,
+        options = {
             **self.options,
-            ALIGNED=kind.is_even and self.is_aligned,
-            FACTORED=self.is_factored,
-            SCALED_LOSS=scaling is not None,
-            LENGTH=kind.length,
-            num_warps=max(WARPS, kind.length // ENTRIES),
-        )
+            "ALIGNED": kind.is_even and self.is_aligned,
+            "FACTORED": self.is_factored,
+            "SCALED_LOSS": scaling is not None,
+            "LENGTH": kind.length,
+            "num_warps": max(WARPS, kind.length // ENTRIES),
+        }
+        return Launch(kernel, (len(programs.host),), arguments, options)
 
-    def _shared(self, inputs: Inputs) -> None:
+    def _shared(self, inputs: Inputs) -> list[Launch]:
         """Step filters that several programs share."""
         table, numbers, scaling = inputs
         scale, found = scaling or (numbers, numbers)
         options = {**self.options, "SCALED_LOSS": scaling is not None, "num_warps": WARPS}
         grid, programs = (len(self.shared.host),), self.shared.get()
-        apart.sums[grid](table, programs, self.scratch, scale, found, **options)
-        apart.move[grid](table, programs, numbers, self.scratch, scale, found, **options)
+        sums, move = (table, programs, self.scratch), (table, programs, numbers, self.scratch)
+        launches = [
+            Launch(apart.sums, grid, (*sums, scale, found), options),
+            Launch(apart.move, grid, (*move, scale, found), options),
+        ]
         if self.divides:
-            del options["BUFFERED"]
-            apart.divide[grid](table, programs, self.scratch, found, **options)
+            less = {name: value for name, value in options.items() if name != "BUFFERED"}
+            launches.append(Launch(apart.divide, grid, (*sums, found), less))
+        return launches
 
     def _kept(self, scaling: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
         """The scale of the loss, where graphs expect it."""

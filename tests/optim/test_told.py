@@ -1,0 +1,88 @@
+"""Hooks and profilers hear of a step once, as torch has it; without them torch's wrapping is left out."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from symoptim.optim.sgd import ScaledSGD
+
+
+class Own(ScaledSGD):
+    """Somebody's subclass, with a step of its own."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Call the step of the class above."""
+        return super().step(closure)
+
+
+def optimizer_of(kind: type[ScaledSGD]) -> ScaledSGD:
+    weight = nn.Parameter(torch.randn(3, 4))
+    weight.grad = torch.randn(3, 4)
+    return kind([weight], lr=0.1)
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, Own])
+def test_hooks_of_an_optimizer_are_called_once(kind: type[ScaledSGD]) -> None:
+    optimizer, heard = optimizer_of(kind), list[str]()
+    optimizer_of(ScaledSGD).step()  # another of the parent class must not change that
+    optimizer.register_step_pre_hook(lambda *_: heard.append("before"))
+    optimizer.register_step_post_hook(lambda *_: heard.append("after"))
+    optimizer.step()
+    assert heard == ["before", "after"]
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, Own])
+def test_hooks_of_all_optimizers_are_called_once(kind: type[ScaledSGD]) -> None:
+    optimizer, heard = optimizer_of(kind), list[Optimizer]()
+    handles = [
+        register_optimizer_step_pre_hook(lambda one, *_: heard.append(one)),
+        register_optimizer_step_post_hook(lambda one, *_: heard.append(one)),
+    ]
+    try:
+        optimizer.step()
+    finally:
+        for handle in handles:
+            handle.remove()
+    optimizer.step()
+    assert heard == [optimizer, optimizer]
+
+
+def test_a_hook_may_change_what_a_step_is_called_with() -> None:
+    optimizer = optimizer_of(ScaledSGD)
+    optimizer.register_step_pre_hook(lambda one, *_: ((one, lambda: 3.0), {}))
+    assert optimizer.step() == 3.0
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, Own])
+def test_a_profiler_finds_the_step_under_its_name(kind: type[ScaledSGD]) -> None:
+    optimizer = optimizer_of(kind)
+    with torch.autograd.profiler.profile() as profile:
+        optimizer.step()
+    names = [event.name for event in profile.function_events]
+    assert names.count(f"Optimizer.step#{kind.__name__}.step") == 1
+
+
+def test_where_nobody_listens_torch_wraps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    optimizer = optimizer_of(ScaledSGD)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(torch.autograd.profiler, "record_function", refuse)
+    optimizer.step()
+    optimizer.register_step_pre_hook(lambda *_: None)
+    with pytest.raises(AssertionError):
+        optimizer.step()
+
+
+def test_a_scheduler_sees_that_a_step_was_taken(recwarn: pytest.WarningsRecorder) -> None:
+    optimizer = optimizer_of(ScaledSGD)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    optimizer.step()
+    scheduler.step()
+    assert not recwarn.list
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
