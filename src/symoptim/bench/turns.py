@@ -1,8 +1,8 @@
 """Measure one case: everybody takes turns in one process, on the same weights and gradients.
 
 Nobody is timed who does not pass the gate. Where the states of all fit the memory together, everybody has one
-turn of the clock in every round; where they do not, everybody's is made anew for a few steps, in two rounds
-at least.
+turn of the clock in every round until his share of the time is used up: the slow do not keep the fast from
+being measured often. Where they do not fit, everybody's is made anew for a few steps, in two rounds at least.
 """
 
 import gc
@@ -22,8 +22,9 @@ from symoptim.bench.memory import Footprint, footprint, free_bytes
 
 RATE = 1e-12
 """So small that weights stay where they are, in the full metric too, whose scales can be large."""
-WARM_UP = 1
-"""Steps that nothing is seen of: the first makes state. Memory is looked at in the next, time after that."""
+WARM_UP = 2
+"""Steps that nothing is seen of: the first makes state, the second may record what others replay. Memory is
+looked at in the next, time after that."""
 FEWEST = 3
 """Turns that are taken even if they take longer than asked for."""
 VISIT = Turn(0, 2)
@@ -53,6 +54,8 @@ class Entry:
     readings: list[Reading] = field(default_factory=list[Reading])
     footprint: Footprint | None = None
     stepper: Stepper | None = None
+    spent: float = 0.0
+    """Seconds of its turns; the first, in which it is made, is not counted."""
     failure: str = ""
 
 
@@ -127,19 +130,20 @@ def _take_turns(
     """Fill the entries with readings."""
     together = sum(_state(entry.contestant, material, momentum) for entry in entries)
     stay = together < free_bytes(material.device) / 2
-    began: float | None = None  # the first round makes everybody, which is not what the time is for
+    share = pace.seconds / max(1, len(entries))
     for number in _rounds(pace, FEWEST if stay else 2):
-        if number and began is not None and time.monotonic() - began > pace.seconds:
+        turn_of = [entry for entry in entries if not entry.failure and (not number or entry.spent < share)]
+        if not turn_of:
             break
         copy.measure(clock)
-        for entry in entries:
-            if not entry.failure:
-                _visit(entry, material, momentum, clock, clock.turn if stay else VISIT)
+        for entry in turn_of:
+            began, is_first = time.monotonic(), not entry.readings
+            _visit(entry, material, momentum, clock, clock.turn if stay else VISIT)
             if entry.failure or not stay:
                 entry.stepper = None
                 _tidy(material)
+            entry.spent += 0.0 if is_first else time.monotonic() - began
             tick(entry.contestant.title)
-        began = began or time.monotonic()
 
 
 def _rounds(pace: Pace, fewest: int) -> Iterator[int]:
