@@ -58,13 +58,14 @@ def no_synchronization() -> Iterator[Callable[[], None]]:
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
-def test_after_the_first_a_step_allocates_nothing_and_waits_for_nothing(
+def test_after_the_first_two_a_step_allocates_nothing_and_waits_for_nothing(
     kind: type[ScaledSGD] | type[UnitNormSGD], dtype: torch.dtype, no_synchronization: Callable[[], None]
 ) -> None:
     groups = make_groups("cuda", dtype)
     optimizer = kind(groups, lr=0.01, momentum=0.9, fused=True)
     set_gradients(groups, 0)
-    optimizer.step()
+    for _ in range(2):  # the second is recorded, for which torch keeps a little memory
+        optimizer.step()
     no_synchronization()
     before = torch.cuda.memory_stats()["allocation.all.allocated"]
     for _ in range(3):
