@@ -125,7 +125,10 @@ def done(path: Path) -> set[Run]:
     """Runs that a file has results of."""
     if not path.exists():
         return set()
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    text = path.read_text()
+    if text and not text.endswith("\n"):  # the process was stopped while it wrote: that run is not done
+        path.write_text(text := text[: text.rfind("\n") + 1])
+    lines = [json.loads(line) for line in text.splitlines()]
     return {Run(**{name: line[name] for name in Run.__slots__}) for line in lines if "task" in line}
 
 
@@ -166,9 +169,7 @@ def main() -> None:
     """Do what is not done."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data-dir", type=Path, help="folder of MNIST; by default SYMOPTIM_DATA, or digits")
-    parser.add_argument(
-        "--out", type=Path, help=f"file of the results, {RESULTS.name} or results/quick.jsonl"
-    )
+    parser.add_argument("--out", type=Path, help=f"file of the results, {RESULTS.name} or one of results/")
     parser.add_argument(
         "--tasks", nargs="+", default=["arch1", "arch2", "resnet", "gpt"], help="some of them"
     )
@@ -185,7 +186,8 @@ def main() -> None:
     asked.seeds = asked.seeds or (1 if asked.quick else 3)
     available = tasks(asked.data_dir)
     chosen = [available[name] for name in asked.tasks]
-    path = asked.out or (Path("results") / "sensitivity_quick.jsonl" if asked.quick else RESULTS)
+    name = "quick" if asked.quick else f"{asked.steps}_steps"
+    path = asked.out or (RESULTS if asked.steps == 200 else Path("results") / f"sensitivity_{name}.jsonl")
     work(plan(asked, chosen), chosen, path)
     print(f"all runs are in {path}")
 

@@ -64,7 +64,10 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def curves(results: Iterable[dict[str, Any]]) -> list[Curve]:
-    """Results by task, update, spread and rate, in the order of the titles."""
+    """Results by task, update, spread and rate, in the order of the titles; all of as many steps."""
+    results = list(results)
+    if len(lengths := {one["steps"] for one in results}) > 1:
+        raise ValueError(f"results after {sorted(lengths)} steps cannot be one curve: keep a file for each")
     grouped: dict[tuple[str, str, float], dict[float, list[dict[str, Any]]]] = {}
     for one in results:
         key = one["task"], one["update"], one["spread"]

@@ -63,10 +63,10 @@ def cases(limit: int) -> tuple[Case, ...]:
     )
 
 
-def draw(steps: list[Step], path: Path) -> Path:
+def draw(steps: list[Step], path: Path, momentum: float) -> Path:
     """A panel for every optimizer; the same axes for all."""
     plt = pyplot()
-    measured = [step for step in steps if step.seconds is not None]
+    measured = [s for s in steps if s.seconds is not None and s.line["momentum"] == momentum]
     names = {step.line["contestant"]: step.line["title"] for step in measured}
     size = (3.1 * len(names), 3.4)
     figure, (panels,) = plt.subplots(
@@ -86,7 +86,7 @@ def draw(steps: list[Step], path: Path) -> Path:
     panels[0].set_ylabel("ms of a step")
     panels[0].set_ylim(bottom=300 * min(step.line["seconds"]["p50"] for step in measured))
     panels[0].legend(title="tensors", fontsize=7, title_fontsize=7)
-    figure.suptitle(f"{describe(steps)}, momentum {steps[0].line['momentum']:g}", fontsize=9)
+    figure.suptitle(f"{describe(measured)}, momentum {momentum:g}", fontsize=9)
     return save_png(figure, path)
 
 
@@ -116,7 +116,9 @@ def main() -> None:
         carry_out(plan, Journal(asked.out, session_of(device)), Talker())
     for number, steps in enumerate(places(read_steps(files)).values()):
         name = files[0].with_suffix("")
-        print(f"written: {draw(steps, name.with_name(name.name + f'-{number}' * bool(number)))}")
+        print(
+            f"written: {draw(steps, name.with_name(name.name + f'-{number}' * bool(number)), asked.momentum)}"
+        )
 
 
 if __name__ == "__main__":

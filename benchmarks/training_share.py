@@ -5,9 +5,11 @@
 ResNet-50 on images of 224 x 224 and GPT-2 (124 M) on tokens, random ones: forward, backward, step, with
 momentum 0.9 where an optimizer has one. The optimizers are those of ``symoptim bench``, gated there.
 
-    CPU    one thread, float32, small batches, process time; every optimizer in a process of its own, and the
-           peak is what that held at most, with finding the symmetries
+    CPU    one thread, float32, small batches, process time; the peak is what the process held at most, with
+           finding the symmetries
     CUDA   bfloat16 autocast, larger batches, time between events; the peak is that of torch's allocator
+
+Every optimizer has a process of its own.
 """
 
 import argparse
@@ -63,11 +65,12 @@ def timed(work: Callable[[], object], device: torch.device) -> float:
     """Seconds of a call: process time, or between two events."""
     if device.type == "cpu":
         return seconds(work)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    work()
-    end.record()
-    torch.cuda.synchronize(device)
+    with torch.cuda.device(device):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        torch.cuda.synchronize()
     return start.elapsed_time(end) / 1e3
 
 
@@ -140,16 +143,15 @@ def main() -> None:
     figures: list[dict[str, Any]] = []
     for network in asked.networks:
         for optimizer in asked.optimizers:
-            cpu = device.type == "cpu"
-            figures.append(apart(network, optimizer) if cpu else measure(network, optimizer, device))
+            figures.append(apart(network, optimizer, device))
             print(line_of(figures[-1]), flush=True)
     if asked.out:
-        write_figures(asked.out, figures)
+        write_figures(asked.out, figures, device)
 
 
-def apart(network: str, optimizer: str) -> dict[str, Any]:
-    """The same in a process of its own."""
-    one = ["--alone", "--networks", network, "--optimizers", optimizer, "--device", "cpu"]
+def apart(network: str, optimizer: str, device: torch.device) -> dict[str, Any]:
+    """Figures of an optimizer in a process of its own."""
+    one = ["--alone", "--networks", network, "--optimizers", optimizer, "--device", str(device)]
     found = subprocess.run([sys.executable, __file__, *one], capture_output=True, text=True)
     if found.returncode:
         sys.exit(found.stderr)

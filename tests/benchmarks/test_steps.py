@@ -53,10 +53,13 @@ def test_the_share_of_a_step_is_of_a_training_step(monkeypatch: pytest.MonkeyPat
     case = Case(name="mlp", title="an MLP", weights=weights_of(_make_network()[0]), network=_make_network)
     monkeypatch.setitem(cast("dict[str, object]", cases.CASES), "mlp", lambda: case)
     monkeypatch.setattr(share, "batch", lambda *_: (torch.rand(6, 8), torch.randint(4, (6,))))
-    found = share.measure("mlp", "un-reference", torch.device("cpu"))
+    material = share.material_of("mlp", torch.device("cpu"))
+    before = [member.parameter.detach().clone() for member in material.members]
+    monkeypatch.setattr(share, "RATE", 0.1)
+    found = share.measure("mlp", "sm-reference", torch.device("cpu"))
     assert 0 < found["share"] < 1
     assert found["share"] == pytest.approx(found["step"] / (found["step"] + found["passes"]))
-    material = share.material_of("mlp", torch.device("cpu"))
-    torch.testing.assert_close(material.members[0].parameter.norm(dim=1), torch.ones(16))  # it was trained
+    for member, weight in zip(material.members, before, strict=True):
+        assert not torch.allclose(member.parameter, weight), "it was not trained"
     assert share.line_of(found).startswith("mlp")
     assert share.line_of({"network": "mlp", "optimizer": "X", "missing": "not here"}).endswith("not here")

@@ -16,6 +16,7 @@ from symoptim.engine.pairwise import Pairwise
 from symoptim.engine.registry import UPDATES, Driven
 from symoptim.engine.steppers import DrivenStepper
 from symoptim.engine.trainer import Trainer
+from symoptim.errors import OptionError
 from symoptim.models import arch1, arch2
 
 KERNELS = ("symoptim.engine.fused.steps", "symoptim.engine.fused.layers")
@@ -61,7 +62,7 @@ def whole(trainer: Trainer) -> Group:
 def test_kernels_step_as_the_closed_form_does(architecture: str, depth: int) -> None:
     exact, rounded = (trainer_of(architecture, depth, dtype) for dtype in (torch.float64, torch.float32))
     fused = FusedGroup(whole(rounded), rounded.rates)
-    assert can_fuse(fused.group)
+    assert can_fuse(fused.group, 30)
     for part in (slice(30), slice(30, 47)):  # the last batch of an epoch is smaller
         batch = batch_of(exact.images.train, part)
         whole(exact).step(batch)
@@ -87,11 +88,20 @@ def test_a_run_that_diverges_is_no_number_and_changes_no_other() -> None:
 
 
 @pytest.mark.usefixtures("triton")
+def test_one_image_is_refused_where_batches_are_normalized() -> None:
+    trainer = trainer_of("arch2", 2, torch.float32)
+    fused = FusedGroup(whole(trainer), trainer.rates)
+    with pytest.raises(OptionError, match="cannot learn from a batch of 1 image"):
+        fused.step(batch_of(trainer.images.train, slice(1)))
+
+
+@pytest.mark.usefixtures("triton")
 def test_what_the_kernels_do_not_know_is_not_given_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not can_fuse(whole(trainer_of("arch1", 2, torch.float64)))
+    assert not can_fuse(whole(trainer_of("arch1", 2, torch.float64)), 30)
     trainer = trainer_of("arch1", 2, torch.float32)
-    assert can_fuse(whole(trainer))
+    assert can_fuse(whole(trainer), 30)
+    assert not can_fuse(whole(trainer), 10_000)  # more than a program has registers for
     driven = DrivenStepper(cast("Driven", UPDATES["adamw"]), trainer.steppers[0].block)
-    assert not can_fuse(dataclasses.replace(whole(trainer), steppers=[driven]))
+    assert not can_fuse(dataclasses.replace(whole(trainer), steppers=[driven]), 30)
     monkeypatch.setattr("symoptim.engine.fused.group.find_spec", lambda _: None)
-    assert not can_fuse(whole(trainer))
+    assert not can_fuse(whole(trainer), 30)

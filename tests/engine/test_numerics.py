@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 
@@ -41,6 +43,28 @@ def test_precision_is_full_inside_and_restored_outside() -> None:
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def test_precision_is_full_inside_where_it_was_set_for_one_backend() -> None:
+    matmul: Any = torch.backends.cuda.matmul
+    if not hasattr(matmul, "fp32_precision"):
+        pytest.skip("this torch has one precision for all backends")
+    before = matmul.fp32_precision
+    matmul.fp32_precision = "tf32"
+    try:
+        with full_float32():
+            assert matmul.fp32_precision == "ieee"
+        assert matmul.fp32_precision == "tf32"
+    finally:
+        matmul.fp32_precision = before
+
+
+def test_what_else_is_set_of_convolutions_stays_inside() -> None:
+    cudnn = torch.backends.cudnn
+    with cudnn.flags(enabled=True, deterministic=True, benchmark=True):
+        for one in (full_float32, tuned_convolutions):
+            with one():
+                assert (cudnn.deterministic, cudnn.benchmark) == (True, True)
 
 
 def test_convolutions_are_tuned_inside_and_left_alone_outside() -> None:

@@ -116,6 +116,11 @@ CHANGES = {
     "a subclass": other_forward,
     "a frozen layer": lambda network: network.requires_grad_(False),
     "another activation": lambda network: setattr(network.hidden[0], "norm", nn.GELU()) or network,
+    "a classifier with biases": lambda network: setattr(network, "classifier", nn.Linear(4, 10)) or network,
+    "filters with biases": lambda network: (
+        setattr(network.hidden[0], "filters", nn.Linear(PIXELS, 8)) or network
+    ),
+    "another pooling": lambda network: setattr(network.hidden[0], "pool", nn.MaxPool1d(2)) or network,
     "averages over all batches": lambda network: setattr(network.hidden[0].norm, "momentum", None) or network,
 }
 

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 import symoptim
 from small import a_run, small_data, small_network, train
 from symoptim.data.split import Split
-from symoptim.engine.numerics import derive_seed, seeded
+from symoptim.engine.numerics import MOST_THREADS, derive_seed, seeded
 from symoptim.engine.registry import UPDATES
 from symoptim.engine.run import Bold, EarlyStopping, Exponential, FixedEpochs, Run
 from symoptim.engine.shuffle import permutations
@@ -241,7 +241,7 @@ def test_float32_products_are_not_rounded_further() -> None:
     assert seen == {"highest"}
 
 
-@pytest.mark.parametrize("stop", [1, 3, 5])
+@pytest.mark.parametrize("stop", [1, 3, 5, 6])
 def test_training_taken_up_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp_path) -> None:
     early = EarlyStopping(minimum=2, maximum=6, lookback=2)
     runs = {
@@ -259,6 +259,36 @@ def test_training_taken_up_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp
     assert second.histories == first.histories
     for name, results in train(second).items():
         assert results == expected[name][stop:]
+
+
+def test_a_state_of_runs_that_have_ended_here_is_refused_and_changes_nothing() -> None:
+    runs = {str(last): a_run(seed=last, stopping=FixedEpochs(maximum=last)) for last in (1, 3)}
+    ensemble = ensemble_of(runs)
+    fresh = ensemble.state_dict()
+    ensemble.train_epoch()
+    with pytest.raises(OptionError, match="run '1' has ended here"):
+        ensemble.load_state_dict(fresh)
+    assert (ensemble.epochs, ensemble.running) == (1, ["3"])
+    assert len(ensemble.histories["3"]) == 1
+
+
+def test_a_state_is_not_saved_while_an_epoch_is_on_its_way() -> None:
+    ensemble = ensemble_of({"a": a_run()})
+    ensemble._start_epoch()
+    with pytest.raises(OptionError, match="an epoch is on its way"):
+        ensemble.state_dict()
+    ensemble.train_epoch()
+    ensemble.state_dict()
+
+
+def test_threads_may_become_more_while_an_ensemble_trains() -> None:
+    ensemble = ensemble_of({"a": a_run()})
+    before = torch.get_num_threads()
+    torch.set_num_threads(MOST_THREADS + 1)
+    try:
+        ensemble.train_epoch()
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +320,7 @@ def test_the_updates_that_are_not_invariant_are_told_apart_from_those_that_are()
     )
     moved = Ensemble(runs, rescaled, small_data(), batch=30)
     one, other = train(straight), train(moved)
-    for update in ("sm", "un", "invariant-adamw"):
+    for update in ("sm", "un", "full", "geometric", "invariant-adamw"):
         assert losses(other[update]) == pytest.approx(losses(one[update]), rel=1e-10), update
     for update in ("b-sgd", "adamw"):
         assert losses(other[update]) != pytest.approx(losses(one[update]), rel=1e-3), update

@@ -162,6 +162,20 @@ def test_groups_of_any_optimizer_have_options_of_their_own() -> None:
     assert torch.equal(model[0].weight, before)
 
 
+@pytest.mark.parametrize("fused", [None, False])
+def test_a_parameter_that_was_put_in_place_of_another_is_refused(fused: bool | None) -> None:
+    model, x, spec = a_network()
+    optimizer = FullMetricSGD(model, spec, lr=0.1, fused=fused)
+    model(*x).square().mean().backward()
+    optimizer.step()
+    old = optimizer.param_groups[0]["params"][0]
+    new = optimizer.param_groups[0]["params"][0] = nn.Parameter(old.detach().clone())
+    new.grad = old.grad
+    with pytest.raises(OptionError, match="none of the model's"):
+        optimizer.step()
+    assert new.equal(old)
+
+
 def test_compiled_and_wrapped_models_are_seen_through() -> None:
     model, x, spec = a_network()
     plain = copy.deepcopy(model)

@@ -1,5 +1,6 @@
 """Hooks and profilers hear of a step once, as torch has it; without them torch's wrapping is left out."""
 
+import functools
 from typing import Any
 
 import pytest
@@ -19,13 +20,25 @@ class Own(ScaledSGD):
         return super().step(closure)
 
 
+class Decorated(ScaledSGD):
+    """Somebody's subclass whose step looks like that of the class above."""
+
+    @functools.wraps(ScaledSGD.step)
+    def step(self, closure: Any = None) -> Any:
+        """Call the step of the class above."""
+        return super().step(closure)
+
+
+EVERY_KIND = pytest.mark.parametrize("kind", [ScaledSGD, Own, Decorated])
+
+
 def optimizer_of(kind: type[ScaledSGD]) -> ScaledSGD:
     weight = nn.Parameter(torch.randn(3, 4))
     weight.grad = torch.randn(3, 4)
     return kind([weight], lr=0.1)
 
 
-@pytest.mark.parametrize("kind", [ScaledSGD, Own])
+@EVERY_KIND
 def test_hooks_of_an_optimizer_are_called_once(kind: type[ScaledSGD]) -> None:
     optimizer, heard = optimizer_of(kind), list[str]()
     optimizer_of(ScaledSGD).step()  # another of the parent class must not change that
@@ -35,7 +48,7 @@ def test_hooks_of_an_optimizer_are_called_once(kind: type[ScaledSGD]) -> None:
     assert heard == ["before", "after"]
 
 
-@pytest.mark.parametrize("kind", [ScaledSGD, Own])
+@EVERY_KIND
 def test_hooks_of_all_optimizers_are_called_once(kind: type[ScaledSGD]) -> None:
     optimizer, heard = optimizer_of(kind), list[Optimizer]()
     handles = [
@@ -49,6 +62,24 @@ def test_hooks_of_all_optimizers_are_called_once(kind: type[ScaledSGD]) -> None:
             handle.remove()
     optimizer.step()
     assert heard == [optimizer, optimizer]
+
+
+def test_hooks_are_called_once_by_a_step_that_was_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    original, optimizer, heard = ScaledSGD.step, optimizer_of(ScaledSGD), list[str]()
+    monkeypatch.setattr(ScaledSGD, "step", lambda self, closure=None: original(self, closure))
+    optimizer.register_step_pre_hook(lambda *_: heard.append("before"))
+    optimizer.step()
+    another = optimizer_of(ScaledSGD)
+    another.register_step_pre_hook(lambda *_: heard.append("before"))
+    another.step()
+    assert heard == ["before", "before"]
+
+
+def test_hooks_are_called_once_where_a_compiler_follows() -> None:
+    optimizer, heard = optimizer_of(ScaledSGD), list[str]()
+    optimizer.register_step_post_hook(lambda *_: heard.append("after"))
+    torch.compile(optimizer.step, backend="eager")()
+    assert heard == ["after"]
 
 
 def test_a_hook_may_change_what_a_step_is_called_with() -> None:

@@ -89,6 +89,10 @@ class CudaClock:
 
     def read(self, work: Callable[[], object]) -> Reading:
         """Time of a call, taken twice."""
+        with torch.cuda.device(self.device):
+            return self._read(work)
+
+    def _read(self, work: Callable[[], object]) -> Reading:
         self._rest()
         seconds, host = self._between(work)
         self._rest()

@@ -3,7 +3,7 @@
 import hashlib
 import platform
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -87,20 +87,42 @@ def seeded(seed: int) -> Generator[None]:
         generator.set_state(state)
 
 
+def _without_tf32(**changes: Any) -> AbstractContextManager[None]:
+    """The settings of cuDNN as they are, but for TF32 and what is said."""
+    cudnn: Any = torch.backends.cudnn
+    kept = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
+    return cudnn.flags(**kept | {"allow_tf32": False} | changes)
+
+
 @contextmanager
 def tuned_convolutions() -> Generator[None]:
     """Let cuDNN try its convolutions out and keep the fastest; which one that is decides the last bits."""
-    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=False):
+    with _without_tf32(benchmark=True):
         yield
 
 
 @contextmanager
 def full_float32() -> Generator[None]:
     """No TF32: float32 products are float32 products on every device."""
-    precision = torch.get_float32_matmul_precision()
+    try:
+        precision = torch.get_float32_matmul_precision()
+    except RuntimeError:  # who has set the precision of a backend by its own name may not ask for that of all
+        with _ieee(torch.backends.cuda.matmul), _without_tf32():
+            yield
+        return
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        with _without_tf32():
             yield
     finally:
         torch.set_float32_matmul_precision(precision)
+
+
+@contextmanager
+def _ieee(backend: Any) -> Generator[None]:
+    before = backend.fp32_precision
+    backend.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        backend.fp32_precision = before

@@ -21,7 +21,7 @@ from symoptim.engine.hidden import Hidden, hidden_for, pool
 from symoptim.engine.passes import Passed
 from symoptim.engine.products import Gradient, Product
 from symoptim.engine.stack import Stack
-from symoptim.models.pairwise import HiddenLayer, PairwiseNetwork
+from symoptim.models.pairwise import HiddenLayer, PairwiseMax, PairwiseNetwork
 
 
 class Layer(NamedTuple):
@@ -36,9 +36,18 @@ def is_pairwise(network: nn.Module) -> bool:
     """Whether a network is one of ours, as it was made."""
     return (
         type(network) is PairwiseNetwork
-        and all(type(layer) is HiddenLayer and _is_known(layer.norm) for layer in network.hidden)
+        and all(type(layer) is HiddenLayer and _is_as_made(layer) for layer in network.hidden)
+        and _is_linear(network.classifier)
         and all(parameter.requires_grad for parameter in network.parameters())
     )
+
+
+def _is_as_made(layer: HiddenLayer) -> bool:
+    return _is_linear(layer.filters) and _is_known(layer.norm) and type(layer.pool) is PairwiseMax
+
+
+def _is_linear(layer: nn.Module) -> bool:
+    return type(layer) is nn.Linear and "bias" not in dict(layer.named_parameters())
 
 
 def _is_known(norm: nn.Module) -> bool:

@@ -109,7 +109,10 @@ class Trainer:
                 sources, network = everything, Autograd(self.stack)
             rows = torch.tensor(sources, device=self.device)
             group = Group(here, network, steppers, self.images, self.tally, rows)
-            yield FusedGroup(group, self.rates) if self.rates.is_cuda and can_fuse(group) else group
+            yield FusedGroup(group, self.rates) if self._can_fuse(group) else group
+
+    def _can_fuse(self, group: Group) -> bool:
+        return self.rates.is_cuda and can_fuse(group, self.batch)
 
     def start_epoch(self, epoch: int) -> None:
         """Let every run see each of its training images once, in the order of that epoch; then measure.
@@ -187,6 +190,7 @@ class Trainer:
         self.stack.load_state_dict(state["stack"])
         for stepper, saved in zip(self.steppers, state["steppers"], strict=True):
             stepper.load_state_dict(saved)
+        self._make_room()  # recorded work knows tensors that may have been replaced
 
 
 def _share(counts: Tensor, size: int) -> Tensor:

@@ -164,7 +164,13 @@ class Ensemble:
             self.trainer.set_rates(list(self._rates.values()))
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on after this epoch, as plain data and tensors."""
+        """All that is needed to go on after this epoch, as plain data and tensors.
+
+        Raises:
+            OptionError: the next epoch has been started.
+        """
+        if self._is_started:
+            raise OptionError("an epoch is on its way: save after train_epoch, before start_epoch")
         return {
             "epochs": self.epochs,
             "running": list(self.running),
@@ -176,9 +182,17 @@ class Ensemble:
         """Go on from what :meth:`state_dict` saved, of the same runs: the result is the same, bit for bit.
 
         But for updates in the full metric on CUDA, whose sums are taken in any order.
+
+        Raises:
+            OptionError: a run that was saved running has ended here; nothing has changed.
         """
+        for name in state["running"]:
+            if name not in self.running:
+                raise OptionError(f"run '{name}' has ended here, and goes on there: make the ensemble anew")
         self.epochs = state["epochs"]
         self.histories = {name: [Epoch(*e) for e in past] for name, past in state["histories"].items()}
+        self._is_started = False
         self._go_on_with(state["running"])
         self._ended.clear()  # what they were when they ended has not been saved
-        self.trainer.load_state_dict(state["trainer"])
+        if self.running:
+            self.trainer.load_state_dict(state["trainer"])

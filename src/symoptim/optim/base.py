@@ -151,11 +151,9 @@ class GeometricSGD(Optimizer):
         """
         loss = loss_of(closure)
         with torch.set_grad_enabled(self.defaults["differentiable"]):
-            # A compiler that follows the step gets the reference.
-            fused = None if torch.compiler.is_compiling() else self._current_fused()
+            fused = self._current_fused()
             metric, scaling = self._metric(fused), scaling_of(self)
-            left = [group["params"] for group in self.param_groups] if fused is None else fused.step(scaling)
-            for group, some in zip(self.param_groups, left, strict=True):
+            for group, some in zip(self.param_groups, fused.step(scaling), strict=True):
                 if some and not (scaling and bool(scaling.found_inf)):
                     self._step_left(group, some, metric, scaling)
         return loss
@@ -180,7 +178,7 @@ class GeometricSGD(Optimizer):
     def _sides(self) -> Mapping[Tensor, Sides | None]:
         return {}  # parameters with a metric, and where kernels find its factors
 
-    def _metric(self, fused: FusedSteps | None) -> Factors:  # noqa: ARG002 - for metrics to look at
+    def _metric(self, fused: FusedSteps) -> Factors:  # noqa: ARG002 - for metrics to look at
         return {}  # factors that gradients are multiplied by before their update, by parameter
 
     def _step_left(self, group: Group, left: list[Tensor], metric: Factors, scaling: Scaling | None) -> None:

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
-from operator import is_
+from operator import call, is_
 from types import NoneType
 from typing import NamedTuple, cast
 
@@ -108,14 +108,16 @@ class Bucket:
     def _looks(self) -> list[Callable[[], object]]:
         """Functions that give the same for as long as the table holds; gradients aside."""
         placed = [*self.whole, *chain.from_iterable(self.kept.values())]
-        matrices = [tensor for tensor in self.whole if tensor.ndim > 1]  # others have only one order
+        matrices = [tensor for tensor in placed if tensor.ndim > 1]  # others have only one order
         if self.distributed:
             return [
                 *(partial(_address, tensor) for tensor in placed),
                 *(partial(_strides, tensor) for tensor in matrices),
             ]
-        # To look a method up in every step would take as long as to call it.
-        return [*(tensor.data_ptr for tensor in placed), *(tensor.stride for tensor in matrices)]
+        # To look a method up in every step would take as long as to call it, and to ask for strides twice as
+        # long as whether there is anything special about them.
+        orders = (tensor.is_contiguous if tensor.is_contiguous() else tensor.stride for tensor in matrices)
+        return [*(tensor.data_ptr for tensor in placed), *orders]
 
     def _row(self, index: int, entry: Entry) -> list[int]:
         row = [0] * columns.WIDTH
@@ -139,13 +141,19 @@ class Bucket:
         if [look() for look in self.looks] != self.seen:
             return False
         gradients = cast("list[Tensor]", [parameter.grad for parameter in self.whole])
-        if all(map(is_, gradients, [known() for known in self.known])):
+        if all(map(is_, gradients, map(call, self.known))):
             try:
-                if self._addresses(gradients) == self.addresses:
+                if self._addresses(gradients) == self.addresses and self._are_ordered(gradients):
                     return True
             except (TypeError, AttributeError):  # what is no more is None, as is no gradient
                 return False
         return NoneType not in map(type, gradients) and self._takes(gradients)
+
+    def _are_ordered(self, gradients: Sequence[Tensor]) -> bool:
+        """Whether gradients that are where they were have their entries in the order they had."""
+        if not all(map(Tensor.is_contiguous, [gradients[index] for index in self.contiguous])):
+            return False
+        return [_strides(gradients[index]) for index in self.strided] == self.strides
 
     def _takes(self, gradients: Sequence[Tensor]) -> bool:
         if self._forms(gradients) != self.forms:
@@ -161,10 +169,18 @@ class Bucket:
     def _point_at(self, gradients: Sequence[Tensor]) -> None:
         # Not the gradients themselves, which would be kept from being freed.
         self.known = list(map(weakref.ref, gradients))
+        self.contiguous, self.strided = self._by_order(gradients)
+        self.strides = [_strides(gradients[index]) for index in self.strided]
         addresses = self._addresses(gradients)
         if addresses != self.addresses:
             self.addresses = addresses
             self.launcher.point_at(addresses)
+
+    def _by_order(self, gradients: Sequence[Tensor]) -> tuple[list[int], list[int]]:
+        """Indices of matrices that are contiguous, and of others."""
+        matrices = [index for index, gradient in enumerate(gradients) if gradient.ndim > 1]
+        plain = [] if self.distributed else [index for index in matrices if gradients[index].is_contiguous()]
+        return plain, [index for index in matrices if index not in set(plain)]
 
     def _addresses(self, gradients: Sequence[Tensor]) -> list[int]:
         return list(map(_address if self.distributed else Tensor.data_ptr, gradients))

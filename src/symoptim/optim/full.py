@@ -99,6 +99,9 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         )
 
     def _sides(self) -> Mapping[Tensor, Sides | None]:
+        for group in self.param_groups:  # which may have got others since they were added
+            for parameter in group["params"]:
+                self._named(parameter)
         self._fused_metric = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
         return self.bound.sides(self._fused_metric)
 
@@ -107,13 +110,13 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             return False
         return self._looked_at is not fused or self.bound.sight(self._rest) == self._seen
 
-    def _metric(self, fused: FusedSteps | None) -> Factors:
-        if fused is not None and self._fused_metric is not None and fused.stepped:
+    def _metric(self, fused: FusedSteps) -> Factors:
+        if self._fused_metric is not None and fused.stepped:
             if fused is not self._looked_at:
                 self._look_at_rest(fused)
             self.bound.require_all_seen()
             self._fused_metric.refresh(lambda: self.bound.weights(self.state))
-        return self.bound.factors(self.state, 2.0) if fused is None or any(fused.left) else {}
+        return self.bound.factors(self.state, 2.0) if any(fused.left) else {}
 
     def _look_at_rest(self, fused: FusedSteps) -> None:
         """Note where the weights are that kernels read and do not step; the others are looked at in steps."""

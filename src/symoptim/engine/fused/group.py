@@ -7,18 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from symoptim.engine.batch_norm import Norm
+from symoptim.engine.batch_norm import Norm, require_several
 from symoptim.engine.group import Group
 from symoptim.engine.images import Batch
 from symoptim.engine.pairwise import Layer, Pairwise
 from symoptim.engine.steppers import PureStepper, Stepper
 from symoptim.kernels.cuda.ahead import Launch, compile_all
-from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
-
-KINDS: dict[Update, int] = {PLAIN: 0, SCALED: 1, UNIT_NORM: 2}
-"""Updates of filters by their number in the kernels."""
+from symoptim.optim.fusible import KINDS
+from symoptim.updates.catalog import PLAIN, SCALED
 
 SMALLEST_TILE = 16  # what Triton multiplies
+ROWS = 4  # of the first layer that a program steps
+LARGEST_TILE = 2**16  # entries; more than a program has registers for
 
 
 class Room:
@@ -44,15 +44,16 @@ class Room:
         """Places that products go over at a time."""
 
 
-def can_fuse(group: Group) -> bool:
-    """Whether the kernels know the networks and updates of a group, and Triton is there."""
+def can_fuse(group: Group, batch: int) -> bool:
+    """Whether the kernels know the networks and updates of a group, in batches of that size."""
     network = group.network
     if not isinstance(network, Pairwise) or find_spec("triton") is None:
         return False
     filters = network.layers[0].filters
     pairs = filters.shape[1] // 2
-    known = all(_kinds(stepper) for stepper in group.steppers)
-    return known and filters.dtype == torch.float32 and pairs >= SMALLEST_TILE and pairs & (pairs - 1) == 0
+    known = filters.dtype == torch.float32 and all(_kinds(stepper) for stepper in group.steppers)
+    largest = max(pairs * _tile(batch), ROWS * _tile(filters.shape[2]))
+    return known and pairs >= SMALLEST_TILE and pairs & (pairs - 1) == 0 and largest <= LARGEST_TILE
 
 
 def _kinds(stepper: Stepper) -> tuple[int, int] | None:
@@ -92,6 +93,8 @@ class FusedGroup:
         """One step of every run on its training images of a batch."""
         count, layers = len(batch.offsets), self.network.layers
         if count not in self.rooms:
+            if any(layer.norm for layer in layers):
+                require_several(count)
             self.rooms[count] = Room(self.network, count)
             compile_all(self._launches(batch, self.rooms[count], count), self.rates.device)
         room = self.rooms[count]
@@ -169,8 +172,8 @@ class FusedGroup:
         filters = self.network.layers[0].filters
         runs, rows, pixels = filters.shape
         arguments = filters, room.gradient, self.rates, self.rows, rows, pixels
-        sizes = {"ROWS": 4, "INPUTS": _tile(pixels)}
-        return Launch(self.steps.step_rows, (runs, rows // 4), arguments, sizes)
+        sizes = {"ROWS": ROWS, "INPUTS": _tile(pixels)}
+        return Launch(self.steps.step_rows, (runs, rows // ROWS), arguments, sizes)
 
     def _norm(self, layer: Layer) -> tuple[Norm, dict[str, Any]]:
         """Normalization of a layer; where there is none, something to point at."""

@@ -8,9 +8,10 @@ row, i column, j pair, k class, b example; b is padded to ``B``, in memory too, 
 import triton
 import triton.language as tl
 
-PLAIN = tl.constexpr(0)
-SCALED = tl.constexpr(1)
-UNIT_NORM = tl.constexpr(2)
+from symoptim.kernels import table
+
+SCALED = tl.constexpr(table.SCALED)
+UNIT_NORM = tl.constexpr(table.UNIT)
 
 
 @triton.jit

@@ -69,29 +69,29 @@ def _products_of_two(w, g):
 
 
 @njit
-def _block_of_three(w, g, m):
-    ww = wg = gg = wm = mg = mm = w.dtype.type(0)
+def _block_of_three(w, g, m, old, new):
+    ww = wg = wm = dd = w.dtype.type(0)
     for i in range(w.size):
+        d = old * m[i] + new * g[i]
         ww += w[i] * w[i]
         wg += w[i] * g[i]
-        gg += g[i] * g[i]
         wm += w[i] * m[i]
-        mg += m[i] * g[i]
-        mm += m[i] * m[i]
-    return np.float64(ww), np.float64(wg), np.float64(gg), np.float64(wm), np.float64(mg), np.float64(mm)
+        dd += d * d
+    return np.float64(ww), np.float64(wg), np.float64(wm), np.float64(dd)
 
 
 @njit
-def _products_of_three(w, g, m):
-    """Of weights, gradient and buffer: ww, wg, gg, wm, mg, mm."""
+def _products_of_three(w, g, m, old, new):
+    """Of weights, gradient and buffer: ww, wg, wm, and dd of ``d = old m + new g``."""
+    old, new = w.dtype.type(old), w.dtype.type(new)
     if w.size <= BLOCK:
-        return _block_of_three(w, g, m)
-    ww, wg, gg, wm, mg, mm = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        return _block_of_three(w, g, m, old, new)
+    ww, wg, wm, dd = 0.0, 0.0, 0.0, 0.0
     for start in range(0, w.size, BLOCK):
         end = start + BLOCK
-        a, b, c, d, e, f = _block_of_three(w[start:end], g[start:end], m[start:end])
-        ww, wg, gg, wm, mg, mm = ww + a, wg + b, gg + c, wm + d, mg + e, mm + f
-    return ww, wg, gg, wm, mg, mm
+        one, two, three, four = _block_of_three(w[start:end], g[start:end], m[start:end], old, new)
+        ww, wg, wm, dd = ww + one, wg + two, wm + three, dd + four
+    return ww, wg, wm, dd
 
 
 @njit
@@ -153,14 +153,15 @@ def linear(w, g, m, square, number):
 def unit(w, g, m, number):
     """Step of a filter on the unit sphere."""
     rate, sign, old, new = number[RATE], number[SIGN], number[OLD], number[NEW]
-    wm = mg = mm = 0.0
+    wm = 0.0
     if m.size:
-        ww, wg, gg, wm, mg, mm = _products_of_three(w, g, m)
+        ww, wg, wm, squared = _products_of_three(w, g, m, old, new * sign)
     else:
         ww, wg, gg = _products_of_two(w, g)
+        squared = new * new * gg
     a = inverse_norm(ww, w)
     along = a * a * (old * wm + new * sign * wg)
-    squared = old * old * mm + 2 * old * new * sign * mg + new * new * gg  # length of what is projected
+    # What is projected has that squared length.
     scale, safe = 1.0, rate * rate * squared < SAFE and ww > SMALL
     if safe:
         tangent = max(squared - (along / a) ** 2, 0.0)

@@ -75,19 +75,18 @@ def short_unit_rows_with_buffer(w, g, m, number):
     """Step rows on the unit sphere, with momentum."""
     rate, sign, old, new = number[RATE], number[SIGN], number[OLD], number[NEW]
     d, e = w.dtype.type(number[MOMENTUM]), w.dtype.type(sign)
+    by_m, by_g = w.dtype.type(old), w.dtype.type(new * sign)
     for row in range(w.shape[0]):
-        ww = wg = gg = wm = mg = mm = w.dtype.type(0)
+        ww = wg = wm = squared = w.dtype.type(0)
         for i in range(w.shape[1]):
             x, y, z = w[row, i], g[row, i], m[row, i]
+            moved = by_m * z + by_g * y
             ww += x * x
             wg += x * y
-            gg += y * y
             wm += x * z
-            mg += z * y
-            mm += z * z
+            squared += moved * moved
         a = inverse_norm(ww, w)
         along = a * a * (old * wm + new * sign * wg)
-        squared = old * old * mm + 2 * old * new * sign * mg + new * new * gg
         safe = rate * rate * squared < SAFE and ww > SMALL
         scale = 1.0
         if safe:
