@@ -116,9 +116,8 @@ def main() -> None:
         carry_out(plan, Journal(asked.out, session_of(device)), Talker())
     for number, steps in enumerate(places(read_steps(files)).values()):
         name = files[0].with_suffix("")
-        print(
-            f"written: {draw(steps, name.with_name(name.name + f'-{number}' * bool(number)), asked.momentum)}"
-        )
+        picture = name.with_name(name.name + f"-{number}" * bool(number))
+        print(f"written: {draw(steps, picture, asked.momentum)}")
 
 
 if __name__ == "__main__":

@@ -100,6 +100,9 @@ def test_files_are_written_where_it_says(models: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_used_is_said(models: Path) -> None:
     assert "there is no input for" in refused(f"{models}:mlp")
+    assert "does not run on inputs of shape (2, 5): IndexError: index out of range" in refused(
+        f"{models}:tokens", "--input", "2,5:99", "--certify"
+    )
     assert "does not run on inputs of shape (2, 7): RuntimeError: mat1" in refused(
         f"{models}:mlp", "--input", "2,7"
     )

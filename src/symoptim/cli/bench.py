@@ -44,8 +44,11 @@ Optimizers = Annotated[
 Momenta = Annotated[str, Option(help="Momentum factors, separated by commas.")]
 Precision = Annotated[str, Option(help="Of float32, bfloat16.")]
 Threads = Annotated[int, Option(help="Threads on a CPU: process time with one, wall time with more.", min=1)]
-Turns = Annotated[int, Option(help="Steps of everybody in every case.", min=1)]
-Seconds = Annotated[float, Option(help="Take fewer turns, three at least, where they take longer.")]
+Turns = Annotated[int, Option(help="Turns of everybody in every case, at most.", min=1)]
+Seconds = Annotated[
+    float,
+    Option(help="For all turns of a case: everybody has a share, and three turns at least.", min=0),
+]
 WithCompiled = Annotated[bool, Option("--compile", help="Let torch.compile compete too; it takes its time.")]
 Out = Annotated[
     Path | None,
@@ -103,7 +106,10 @@ def bench(
     )
     torch.set_num_threads(threads)
     path = out or Path("results") / f"bench-{plan.device.type}.jsonl"
+    before = path.stat().st_size if path.exists() else 0
     measure_all(plan, Journal(path, session_of(plan.device)))
+    if path.stat().st_size == before:
+        Console(stderr=True).print(f"nothing was left to measure: {path} has it all", highlight=False)
     asked = {*chosen_cases}
     show_results(only(read_steps([path]), sorted(asked), _names(optimizers)), path.with_suffix(""))
 

@@ -63,6 +63,7 @@ def discover(
     failed = False
     if certify:
         with progress.status("certifying"):
+            _require_running(model, arguments, keywords)  # which was traced, with inputs that have no values
             certificate = spec.certify(model, arguments, keywords)
         console.print(f"certificate {certificate}", highlight=False)
         failed = not certificate.holds
