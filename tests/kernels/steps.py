@@ -36,6 +36,7 @@ CASES: dict[str, Case] = {
     "many short rows": Case((300, 33), "rows"),
     "rows of 1500": Case((3, 1500), "rows"),
     "rows of 5000": Case((3, 5000), "rows"),
+    "rows of 9000": Case((2, 9000), "rows"),
     "rows of 1000003": Case((2, 1_000_003), "rows"),
     "convolution": Case((4, 3, 3, 3), "rows"),
     "convolution, channels last": Case((4, 3, 3, 3), "rows", channels_last=True),

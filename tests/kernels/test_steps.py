@@ -33,7 +33,7 @@ def test_fused_steps_equal_the_pure_ones_and_touch_nothing_else(
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("shape", [(5, 40), (3, 5000)])
+@pytest.mark.parametrize("shape", [(5, 40), (3, 5000), (2, 9000)])
 def test_unit_rows_stay_unit_and_right_under_steps_of_a_thousand(
     shape: tuple[int, int], momentum: float
 ) -> None:
@@ -47,8 +47,13 @@ def test_unit_rows_stay_unit_and_right_under_steps_of_a_thousand(
     assert (weight.norm(dim=1) - 1).abs().max() < 3e-7
 
 
-def test_two_threads_give_the_same_bits_as_one() -> None:
-    weights = [nn.Parameter(torch.randn(700, 300)), nn.Parameter(torch.randn(40, 4000))]
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_two_threads_give_the_same_bits_as_one(
+    kind: type[ScaledSGD] | type[UnitNormSGD], momentum: float
+) -> None:
+    shapes = (700, 300), (43, 4000), (13, 20_000)  # odd numbers of long rows: some are stepped alone
+    weights = [nn.Parameter(torch.randn(shape)) for shape in shapes]
     found: list[list[torch.Tensor]] = []
     threads = torch.get_num_threads()
     for count in (1, 2):
@@ -57,7 +62,9 @@ def test_two_threads_give_the_same_bits_as_one() -> None:
             copy.grad = weight.detach().sin()
         try:
             torch.set_num_threads(count)
-            ScaledSGD(copies, lr=0.01, fused=True).step()
+            optimizer = kind(copies, lr=0.01, momentum=momentum, fused=True)
+            for _ in range(2):
+                optimizer.step()
         finally:
             torch.set_num_threads(threads)
         found.append([copy.detach() for copy in copies])

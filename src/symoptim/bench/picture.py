@@ -37,7 +37,8 @@ def draw(steps: Sequence[Step], path: Path) -> list[Path]:
         for column, momentum in enumerate(momenta):
             heading = "no momentum" if not momentum else f"momentum {momentum:g}"
             _panel(grid[row, column], _shown(steps, case, momentum), f"{cases[case]}, {heading}")
-    figure.suptitle(f"Milliseconds of an optimizer's step: {describe(steps)}", fontsize=10)
+    key = "dashes are the floor, whiskers the 20th to 80th percentile"
+    figure.suptitle(f"Milliseconds of an optimizer's step: {describe(steps)}\n{key}", fontsize=10)
     return save(figure, path)
 
 

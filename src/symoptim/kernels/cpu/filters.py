@@ -152,16 +152,21 @@ def linear(w, g, m, square, number):
 @njit
 def unit(w, g, m, number):
     """Step of a filter on the unit sphere."""
-    rate, sign, old, new = number[RATE], number[SIGN], number[OLD], number[NEW]
-    wm = 0.0
+    wm, new = 0.0, number[NEW] * number[SIGN]
     if m.size:
-        ww, wg, wm, squared = _products_of_three(w, g, m, old, new * sign)
+        ww, wg, wm, squared = _products_of_three(w, g, m, number[OLD], new)
     else:
         ww, wg, gg = _products_of_two(w, g)
         squared = new * new * gg
+    to_unit(w, g, m, ww, wg, wm, squared, number)
+
+
+@njit
+def to_unit(w, g, m, ww, wg, wm, squared, number):
+    """Step of a filter on the unit sphere, from its products; what is projected has that squared length."""
+    rate, sign, old, new = number[RATE], number[SIGN], number[OLD], number[NEW]
     a = inverse_norm(ww, w)
     along = a * a * (old * wm + new * sign * wg)
-    # What is projected has that squared length.
     scale, safe = 1.0, rate * rate * squared < SAFE and ww > SMALL
     if safe:
         tangent = max(squared - (along / a) ** 2, 0.0)

@@ -3,7 +3,8 @@
 
 from symoptim.kernels.cpu.apart import apart
 from symoptim.kernels.cpu.compiled import SOURCES, array_at, kernel
-from symoptim.kernels.cpu.filters import factored, linear, unit
+from symoptim.kernels.cpu.filters import factored, linear
+from symoptim.kernels.cpu.pairs import unit_rows
 from symoptim.kernels.cpu.scaled import scaled_rows
 from symoptim.kernels.cpu.short import SHORT, short_rows
 from symoptim.kernels.table import (
@@ -19,6 +20,7 @@ from symoptim.kernels.table import (
     ROWS,
     SCALED,
     TWICE,
+    UNIT,
     WEIGHTS,
 )
 
@@ -52,17 +54,15 @@ def _made(sources):
             elif kind == SCALED:
                 here, end = first * inner, last * inner
                 scaled_rows(w[here:end], g[here:end], m[here:end], inner, number)
+            elif kind == UNIT:
+                here, end = first * inner, last * inner
+                unit_rows(w[here:end], g[here:end], m[here:end], inner, number)
             else:
                 rows = array_at(about[ROWS], count, like)
-                columns = array_at(about[COLUMNS], inner, like)
+                columns, twice = array_at(about[COLUMNS], inner, like), about[TWICE] != 0
                 for f in range(first, last):
                     here, end = f * inner, (f + 1) * inner
-                    if kind == PLAIN:
-                        factored(
-                            w[here:end], g[here:end], m[here:end], rows[f], columns, about[TWICE] != 0, number
-                        )
-                    else:
-                        unit(w[here:end], g[here:end], m[here:end], number)
+                    factored(w[here:end], g[here:end], m[here:end], rows[f], columns, twice, number)
 
     return run
 
