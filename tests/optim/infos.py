@@ -91,6 +91,7 @@ def _bad_rates() -> list[ErrorOptimizerInput]:
         _bad_option({"lr": torch.tensor(1j)}, "lr must be a number or a 1-element Tensor"),
         _bad_option({"lr": torch.tensor(-1.0)}, "lr must be a finite number >= 0, got -1.0"),
         _bad_option({"momentum": -1}, "momentum must be a finite number >= 0, got -1"),
+        _bad_option({"fused": "no"}, "fused must be True, False or None, got 'no'"),
         _bad_option({"momentum": "much"}, "momentum must be a finite number >= 0, got 'much'"),
         _bad_option({"weight_decay": float("nan")}, "weight_decay must be a finite number >= 0, got nan"),
         _bad_option({"nesterov": True}, "nesterov=True needs momentum > 0"),

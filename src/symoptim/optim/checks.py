@@ -35,6 +35,9 @@ def check_options(group: Group) -> None:
     for name in ("momentum", "weight_decay"):
         if not isinstance(group[name], float | int) or not 0 <= group[name] < math.inf:
             raise OptionError(f"{name} must be a finite number >= 0, got {group[name]!r}")
+    for name in ("fused", "foreach"):
+        if group[name] is not None and not isinstance(group[name], bool):
+            raise OptionError(f"{name} must be True, False or None, got {group[name]!r}")
     if group["nesterov"] and not group["momentum"]:
         raise OptionError("nesterov=True needs momentum > 0, got momentum=0")
     for name in ("foreach", "differentiable"):
