@@ -1,7 +1,7 @@
 """The same properties on a real device: captured graphs, no host synchronization, half precision."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -20,13 +20,6 @@ pytestmark = [
 OPTIONS = [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 KINDS = [ScaledSGD, UnitNormSGD]
-
-
-@pytest.fixture
-def no_synchronization() -> Iterator[Callable[[], None]]:
-    """From the call on, waiting for the device is an error."""
-    yield lambda: torch.cuda.set_sync_debug_mode("error")
-    torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.parametrize("rate", ["number", "host tensor", "device tensor"])

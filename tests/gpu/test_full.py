@@ -1,7 +1,7 @@
 """The full metric on a real device: fused steps are the reference's, captured, followed, never waiting."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -251,13 +251,6 @@ def set_gradients(model: nn.Module, seed: int = 0) -> None:
     for parameter in model.parameters():
         drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         parameter.grad = torch.empty_like(parameter).copy_(drawn)
-
-
-@pytest.fixture
-def no_synchronization() -> Iterator[Callable[[], None]]:
-    """From the call on, waiting for the device is an error."""
-    yield lambda: torch.cuda.set_sync_debug_mode("error")
-    torch.cuda.set_sync_debug_mode("default")
 
 
 @in_every_gauge

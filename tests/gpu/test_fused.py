@@ -1,6 +1,6 @@
 """Fused steps on a real device: right for every shape, type and option; captured, unscaled, never waiting."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -46,13 +46,6 @@ def test_unit_rows_stay_unit_under_steps_of_a_thousand(shape: tuple[int, int], m
         set_gradient(weight, 1.0)
         optimizer.step()
     assert (weight.double().norm(dim=1) - 1).abs().max() < 3e-7
-
-
-@pytest.fixture
-def no_synchronization() -> Iterator[Callable[[], None]]:
-    """From the call on, waiting for the device is an error."""
-    yield lambda: torch.cuda.set_sync_debug_mode("error")
-    torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")

@@ -103,6 +103,10 @@ class Bucket:
         self.addresses: list[int] = []
         gradients = [entry.parameter.grad for entry in entries if entry.parameter.grad is not None]
         self.forms = self._forms(gradients)
+        matrices = [index for index, gradient in enumerate(gradients) if gradient.ndim > 1]
+        plain = {i for i in matrices if not self.distributed and gradients[i].is_contiguous()}
+        self.contiguous, self.strided = sorted(plain), [i for i in matrices if i not in plain]
+        self.strides = [_strides(gradients[index]) for index in self.strided]
         self._point_at(gradients)
 
     def _looks(self) -> list[Callable[[], object]]:
@@ -169,18 +173,10 @@ class Bucket:
     def _point_at(self, gradients: Sequence[Tensor]) -> None:
         # Not the gradients themselves, which would be kept from being freed.
         self.known = list(map(weakref.ref, gradients))
-        self.contiguous, self.strided = self._by_order(gradients)
-        self.strides = [_strides(gradients[index]) for index in self.strided]
         addresses = self._addresses(gradients)
         if addresses != self.addresses:
             self.addresses = addresses
             self.launcher.point_at(addresses)
-
-    def _by_order(self, gradients: Sequence[Tensor]) -> tuple[list[int], list[int]]:
-        """Indices of matrices that are contiguous, and of others."""
-        matrices = [index for index, gradient in enumerate(gradients) if gradient.ndim > 1]
-        plain = [] if self.distributed else [index for index in matrices if gradients[index].is_contiguous()]
-        return plain, [index for index in matrices if index not in set(plain)]
 
     def _addresses(self, gradients: Sequence[Tensor]) -> list[int]:
         return list(map(_address if self.distributed else Tensor.data_ptr, gradients))
