@@ -57,6 +57,11 @@ def batch_of(order: torch.Tensor, part: slice) -> Batch:
     return Batch(order, torch.tensor([start]), torch.arange(part.stop - start))
 
 
+def ensemble_of(runs: dict[str, Run], *, architecture: str = "arch2", batch: int = 30) -> Ensemble:
+    """Runs of the small network on the small data."""
+    return Ensemble(runs, small_network(architecture), small_data(), batch=batch)
+
+
 def train(ensemble: Ensemble) -> dict[str, list[Result]]:
     """Train all runs to their end; every epoch of every run."""
     results: dict[str, list[Result]] = {name: [] for name in ensemble.runs}

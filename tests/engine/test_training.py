@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import symoptim
-from small import a_run, small_data, small_network, train
+from small import a_run, ensemble_of, small_data, small_network, train
 from symoptim.data.split import Split
 from symoptim.engine.numerics import MOST_THREADS, derive_seed, seeded
 from symoptim.engine.registry import UPDATES
@@ -65,10 +65,6 @@ def losses_of_a_plain_loop(
 
 def losses(results: list[Result]) -> list[float]:
     return [result.epoch.loss for result in results]
-
-
-def ensemble_of(runs: dict[str, Run], *, architecture: str = "arch2", batch: int = 30) -> Ensemble:
-    return Ensemble(runs, small_network(architecture), small_data(), batch=batch)
 
 
 @pytest.mark.parametrize("architecture", ["arch1", "arch2"])
@@ -239,46 +235,6 @@ def test_float32_products_are_not_rounded_further() -> None:
     finally:
         torch.set_float32_matmul_precision("highest")
     assert seen == {"highest"}
-
-
-@pytest.mark.parametrize("stop", [1, 3, 5, 6])
-def test_training_taken_up_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp_path) -> None:
-    early = EarlyStopping(minimum=2, maximum=6, lookback=2)
-    runs = {
-        f"{update}-{seed}": a_run(update, seed=seed, schedule=Bold(), stopping=stopping)
-        for update in UPDATES
-        for seed, stopping in ((0, FixedEpochs(maximum=6)), (1, early))
-    }
-    expected = train(ensemble_of(runs))
-    first, second = ensemble_of(runs), ensemble_of(runs)
-    for _ in range(stop):
-        first.train_epoch()
-    torch.save(first.state_dict(), tmp_path / "state")
-    second.load_state_dict(torch.load(tmp_path / "state", weights_only=True))
-    assert second.running == first.running
-    assert second.histories == first.histories
-    for name, results in train(second).items():
-        assert results == expected[name][stop:]
-
-
-def test_a_state_of_runs_that_have_ended_here_is_refused_and_changes_nothing() -> None:
-    runs = {str(last): a_run(seed=last, stopping=FixedEpochs(maximum=last)) for last in (1, 3)}
-    ensemble = ensemble_of(runs)
-    fresh = ensemble.state_dict()
-    ensemble.train_epoch()
-    with pytest.raises(OptionError, match="run '1' has ended here"):
-        ensemble.load_state_dict(fresh)
-    assert (ensemble.epochs, ensemble.running) == (1, ["3"])
-    assert len(ensemble.histories["3"]) == 1
-
-
-def test_a_state_is_not_saved_while_an_epoch_is_on_its_way() -> None:
-    ensemble = ensemble_of({"a": a_run()})
-    ensemble._start_epoch()
-    with pytest.raises(OptionError, match="an epoch is on its way"):
-        ensemble.state_dict()
-    ensemble.train_epoch()
-    ensemble.state_dict()
 
 
 def test_threads_may_become_more_while_an_ensemble_trains() -> None:
