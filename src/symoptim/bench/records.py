@@ -14,6 +14,8 @@ from symoptim.errors import RecordsError
 
 Line = dict[str, Any]
 
+FAMILIES = ("sgd", "adamw", "geoopt", "sgdp", "oblique", "sm", "un", "full")
+"""Contestants as tables have them, without the way they step."""
 REFERENCE = "sgd-fused"
 """Whom the others are compared with."""
 
@@ -107,7 +109,7 @@ def read_steps(paths: Sequence[Path]) -> list[Step]:
         paths: files of JSON lines.
 
     Returns:
-        The steps, in their order.
+        The steps, rivals first, whenever they were measured.
 
     Raises:
         RecordsError: a file is not there, or something else.
@@ -129,7 +131,17 @@ def read_steps(paths: Sequence[Path]) -> list[Step]:
             step = Step(session=session, line=line, reference=reference)
             steps.pop(step.key, None)
             steps[step.key] = step
-    return list(steps.values())
+    return sorted(steps.values(), key=lambda step: _rank(step.line["contestant"]))
+
+
+def _rank(contestant: str) -> tuple[int, bool]:
+    """Place of a contestant in tables; what is fused goes before its relatives, who is not known to the end.
+
+    >>> sorted(["un-reference", "un-fused", "sgd-foreach", "sgd-fused"], key=_rank)
+    ['sgd-fused', 'sgd-foreach', 'un-fused', 'un-reference']
+    """
+    family, _, way = contestant.partition("-")
+    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES), way != "fused"
 
 
 def _turns_of(line: Line) -> tuple[object, ...]:

@@ -87,7 +87,7 @@ def titles_of(steps: Sequence[Step], key: str, title: str) -> dict[str, str]:
 def _times(steps: list[Step], momentum: float) -> Sheet:
     cases = titles_of(steps, "case", "case_title")
     by = {(step.line["contestant"], step.line["case"]): step for step in steps}
-    floors = {s.line["case"]: s.line["floor"] for s in steps if "floor" in s.line}
+    floors = {s.line["case"]: s.line["floor"] for s in reversed(steps) if "floor" in s.line}  # of the first
     rows = [["floor", *(milliseconds(floors[case]) if case in floors else "-" for case in cases)]]
     for name, title in titles_of(steps, "contestant", "title").items():
         texts = [_cell(by.get((name, case))) for case in cases]
