@@ -1,8 +1,7 @@
 """Parameters that are stepped by one launch: where all they need is, and whether it still is there."""
 
 import weakref
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import chain
 from operator import call, is_
 from types import NoneType
@@ -17,6 +16,7 @@ from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import Numbers, launcher
 from symoptim.kernels.lay import lay_of
 from symoptim.metric.sides import Sides
+from symoptim.optim.places import Orders, Places, address_of, local, strides_of
 from symoptim.optim.precision import State
 
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
@@ -36,19 +36,6 @@ class Entry(NamedTuple):
     """The axis that counts its filters; none where the update knows no filters."""
     sides: Sides | None = None
     """Factors of its gradient by rows and columns, in the full metric."""
-
-
-def local(tensor: Tensor) -> Tensor:
-    """The tensor itself, or this process's part of it."""
-    return tensor.to_local() if is_distributed(tensor) else tensor
-
-
-def _address(tensor: Tensor) -> int:
-    return local(tensor).data_ptr()
-
-
-def _strides(tensor: Tensor) -> tuple[int, ...]:
-    return local(tensor).stride()
 
 
 def _spread(gradients: Sequence[Tensor]) -> list[object]:
@@ -71,7 +58,7 @@ def form_of(gradient: Tensor | None) -> object:
     """What decides whether a kernel can take a gradient."""
     if gradient is None or gradient.layout is not torch.strided:
         return gradient is None
-    return gradient.shape, gradient.dtype, _strides(gradient)
+    return gradient.shape, gradient.dtype, strides_of(gradient)
 
 
 class Bucket:
@@ -96,38 +83,22 @@ class Bucket:
         self.device, self.dtype = first.device, first.dtype
         used = {"momentum_buffer": buffered, "master": update_dtype(self.dtype) != self.dtype}
         self.kept = {name: [state[name] for state in self.states] for name in KEPT if used[name]}
-        self.looks = self._looks()
-        self.seen = [look() for look in self.looks]
+        self.placed = [*self.whole, *chain.from_iterable(self.kept.values())]
+        self.places, self.orders = Places(self.placed), Orders(self.placed)
         table = torch.tensor([self._row(*numbered) for numbered in enumerate(entries)], device="cpu")
         self.launcher = launcher(self.device, self.dtype, table)
-        self.addresses: list[int] = []
         gradients = [entry.parameter.grad for entry in entries if entry.parameter.grad is not None]
         self.forms = self._forms(gradients)
-        matrices = [index for index, gradient in enumerate(gradients) if gradient.ndim > 1]
-        plain = {i for i in matrices if not self.distributed and gradients[i].is_contiguous()}
-        self.contiguous, self.strided = sorted(plain), [i for i in matrices if i not in plain]
-        self.strides = [_strides(gradients[index]) for index in self.strided]
-        self._point_at(gradients)
-
-    def _looks(self) -> list[Callable[[], object]]:
-        """Functions that give the same for as long as the table holds; gradients aside."""
-        placed = [*self.whole, *chain.from_iterable(self.kept.values())]
-        matrices = [tensor for tensor in placed if tensor.ndim > 1]  # others have only one order
-        if self.distributed:
-            return [
-                *(partial(_address, tensor) for tensor in placed),
-                *(partial(_strides, tensor) for tensor in matrices),
-            ]
-        # To look a method up in every step would take as long as to call it, and to ask for strides twice as
-        # long as whether there is anything special about them.
-        orders = (tensor.is_contiguous if tensor.is_contiguous() else tensor.stride for tensor in matrices)
-        return [*(tensor.data_ptr for tensor in placed), *orders]
+        # Not the gradients themselves, which would be kept from being freed.
+        self.known = list(map(weakref.ref, gradients))
+        self.gradient_places, self.gradient_orders = Places(gradients), Orders(gradients)
+        self.launcher.point_at(self.gradient_places.addresses)
 
     def _row(self, index: int, entry: Entry) -> list[int]:
         row = [0] * columns.WIDTH
-        row[columns.PARAMETER] = row[columns.WEIGHTS] = _address(entry.parameter)
+        row[columns.PARAMETER] = row[columns.WEIGHTS] = address_of(entry.parameter)
         for name, kept in self.kept.items():
-            row[KEPT[name]] = _address(kept[index])
+            row[KEPT[name]] = address_of(kept[index])
         row[columns.OUTER : columns.INNER + 1] = lay_of(local(entry.parameter), entry.axis)
         if entry.sides is not None:
             by_row, by_column, twice = entry.sides
@@ -142,22 +113,14 @@ class Bucket:
         for name, kept in self.kept.items():
             if not all(map(is_, [state.get(name) for state in self.states], kept)):
                 return False
-        if [look() for look in self.looks] != self.seen:
+        if not self.places.hold(self.placed) or not self.orders.hold(self.placed):
             return False
         gradients = cast("list[Tensor]", [parameter.grad for parameter in self.whole])
-        if all(map(is_, gradients, map(call, self.known))):
-            try:
-                if self._addresses(gradients) == self.addresses and self._are_ordered(gradients):
-                    return True
-            except (TypeError, AttributeError):  # what is no more is None, as is no gradient
-                return False
+        are_known = all(map(is_, gradients, map(call, self.known)))
+        # What is no more is None, as is no gradient, and nothing lies nowhere.
+        if are_known and self.gradient_places.hold(gradients) and self.gradient_orders.hold(gradients):
+            return True
         return NoneType not in map(type, gradients) and self._takes(gradients)
-
-    def _are_ordered(self, gradients: Sequence[Tensor]) -> bool:
-        """Whether gradients that are where they were have their entries in the order they had."""
-        if not all(map(Tensor.is_contiguous, [gradients[index] for index in self.contiguous])):
-            return False
-        return [_strides(gradients[index]) for index in self.strided] == self.strides
 
     def _takes(self, gradients: Sequence[Tensor]) -> bool:
         if self._forms(gradients) != self.forms:
@@ -171,15 +134,11 @@ class Bucket:
         return _forms(gradients)
 
     def _point_at(self, gradients: Sequence[Tensor]) -> None:
-        # Not the gradients themselves, which would be kept from being freed.
         self.known = list(map(weakref.ref, gradients))
-        addresses = self._addresses(gradients)
-        if addresses != self.addresses:
-            self.addresses = addresses
+        addresses = self.gradient_places.now(gradients)
+        if addresses != self.gradient_places.addresses:
+            self.gradient_places.addresses = addresses
             self.launcher.point_at(addresses)
-
-    def _addresses(self, gradients: Sequence[Tensor]) -> list[int]:
-        return list(map(_address if self.distributed else Tensor.data_ptr, gradients))
 
     def step(
         self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None

@@ -164,7 +164,7 @@ class FusedSteps:
 
 
 def _parted(entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """The largest parameters, with two thirds of all entries, and the others; these only if they are most.
+    """The largest parameters, with four fifths of all entries, and the others; these only if they are most.
 
     On CPUs there are none: kernels there are at work as long as they are called.
     """
@@ -172,7 +172,7 @@ def _parted(entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
         return entries, []
     by_size = sorted(entries, key=lambda entry: entry.parameter.numel(), reverse=True)
     sizes = [entry.parameter.numel() for entry in by_size]
-    large = next((n for n, held in enumerate(accumulate(sizes), 1) if 3 * held >= 2 * sum(sizes)), 0)
+    large = next((n for n, held in enumerate(accumulate(sizes), 1) if 5 * held >= 4 * sum(sizes)), 0)
     return (by_size[:large], by_size[large:]) if 0 < large <= len(entries) // 4 else (entries, [])
 
 

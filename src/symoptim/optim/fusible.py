@@ -13,8 +13,9 @@ from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import why_not_here, why_not_lying
 from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
 from symoptim.metric.sides import Sides
-from symoptim.optim.bucket import KEPT, local
+from symoptim.optim.bucket import KEPT
 from symoptim.optim.checks import Group, labeled
+from symoptim.optim.places import local
 from symoptim.optim.precision import State
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 

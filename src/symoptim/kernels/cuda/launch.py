@@ -2,7 +2,7 @@
 """Steps on CUDA devices: a launch for each kind of rows among all tensors, recorded as one graph.
 
 Nothing waits for the device. Tables are copied to it when addresses have changed. After the first step of a
-kind its launches are replayed from a graph, side by side: what they leave of the device to each other they
+kind its launches are replayed from a graph, in two branches: what they leave of the device to each other they
 use, and the host makes one call.
 """
 
@@ -71,7 +71,7 @@ class CudaLauncher:
         self.shared = Mirror(shared, device)
         self.scratch = torch.empty(scratch, dtype=torch.float64, device=device)
         self.divides = bool((table[shared[:, 0], KIND] == UNIT).any())
-        self.streams: list[torch.cuda.Stream] = []
+        self.beside: torch.cuda.Stream | None = None
         self.host_table = table  # gradients aside
         self.others_aligned = bool((table[:, : PARAMETER + 1] % 16 == 0).all())
         self.tables: dict[tuple[int, ...], Table] = {}
@@ -140,25 +140,32 @@ class CudaLauncher:
         graph.replay()
 
     def _enqueue(self, inputs: Inputs) -> None:
-        """Launch kernel by kernel; side by side in a graph."""
-        parts = self._parts(inputs)
+        """Launch kernel by kernel; in a graph the first part beside the others.
+
+        More branches would not make a graph faster on the device, and slower to launch.
+        """
+        first, *others = self._parts(inputs)
+        rest = list(chain.from_iterable(others))
         if not torch.cuda.is_current_stream_capturing():
-            launches = list(chain.from_iterable(parts))
-            compile_all(launches, self.device)
-            for launch in launches:
-                launch()
+            compile_all([*first, *rest], self.device)
+        elif rest:
+            self._enqueue_beside(first, rest)
             return
-        while len(self.streams) < len(parts):
+        for launch in (*first, *rest):
+            launch()
+
+    def _enqueue_beside(self, first: list[Launch], rest: list[Launch]) -> None:
+        if self.beside is None:
             # Only the first part may be several kernels in a row: these are not to wait for others.
-            self.streams.append(torch.cuda.Stream(self.device, priority=0 if self.streams else -1))
+            self.beside = torch.cuda.Stream(self.device, priority=-1)
         current = torch.cuda.current_stream(self.device)
-        for part, stream in zip(parts, self.streams, strict=False):
-            stream.wait_stream(current)
-            with torch.cuda.stream(stream):
-                for launch in part:
-                    launch()
-        for stream in self.streams:
-            current.wait_stream(stream)
+        self.beside.wait_stream(current)
+        with torch.cuda.stream(self.beside):
+            for launch in first:
+                launch()
+        for launch in rest:
+            launch()
+        current.wait_stream(self.beside)
 
     def _parts(self, inputs: Inputs) -> list[list[Launch]]:
         """Launches that need not wait for each other; those of one part do."""
