@@ -17,17 +17,16 @@ import triton.language as tl
 from torch import Tensor
 
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels.cuda import apart, whole
+from symoptim.kernels.cuda import apart, long, whole
 from symoptim.kernels.cuda.ahead import Launch, compile_all
 from symoptim.kernels.cuda.mirror import Cell, Mirror, keep
-from symoptim.kernels.cuda.programs import Kind, shared_programs, whole_programs
+from symoptim.kernels.cuda.programs import WARPS, Kind, shared_programs, whole_programs
 from symoptim.kernels.cuda.record import record
 from symoptim.kernels.dispatch import Numbers
 from symoptim.kernels.numbers import RATE
 from symoptim.kernels.table import BUFFER, COLUMNS, GRADIENT, KIND, PARAMETER, UNIT
 
 REMEMBERED = 8  # tables
-WARPS, ENTRIES = 8, 256  # of a program at least, and entries that a warp has in hand at most
 TYPES: dict[torch.dtype, Any] = {
     torch.float32: tl.float32,
     torch.float64: tl.float64,
@@ -175,7 +174,7 @@ class CudaLauncher:
     def _whole(self, inputs: Inputs, kind: Kind, programs: Mirror) -> Launch:
         """Step what lies in one piece."""
         table, numbers, scaling = inputs
-        kernel = {"short": whole.step_short, "wide": whole.step_wide, "long": whole.step_long}[kind.way]
+        kernel = {"short": whole.step_short, "wide": whole.step_wide, "long": long.step_long}[kind.way]
         arguments = table, programs.get(), numbers, *(scaling or (numbers, numbers))
         options = {
             **self.options,
@@ -183,7 +182,7 @@ class CudaLauncher:
             "FACTORED": self.is_factored,
             "SCALED_LOSS": scaling is not None,
             "LENGTH": kind.length,
-            "num_warps": max(WARPS, kind.length // ENTRIES),
+            "num_warps": kind.warps,
         }
         return Launch(kernel, (len(programs.host),), arguments, options)
 

@@ -21,6 +21,7 @@ WEIGHTS, GRADIENT, BUFFER = (tl.constexpr(c) for c in (table.WEIGHTS, table.GRAD
 ROWS, COLUMNS, PARAMETER = (tl.constexpr(c) for c in (table.ROWS, table.COLUMNS, table.PARAMETER))
 OUTER, COUNT, INNER = (tl.constexpr(c) for c in (table.OUTER, table.COUNT, table.INNER))
 KIND, GROUP, TWICE = (tl.constexpr(c) for c in (table.KIND, table.GROUP, table.TWICE))
+NORMAL = tl.constexpr("")  # of what a cache is told
 WIDTH, NUMBERS = tl.constexpr(table.WIDTH), tl.constexpr(numbers.COLUMNS)
 PLAIN, SCALED, UNIT = (tl.constexpr(c) for c in (table.PLAIN, table.SCALED, table.UNIT))
 RATE, MOMENTUM, OLD = (tl.constexpr(c) for c in (numbers.RATE, numbers.MOMENTUM, numbers.OLD))
@@ -56,21 +57,21 @@ def length_of(about, ALIGNED: tl.constexpr):
 
 
 @triton.jit
-def load_weights(weights, parameter, places, mask, LOW: tl.constexpr):
+def load_weights(weights, parameter, places, mask, LOW: tl.constexpr, CACHE: tl.constexpr = NORMAL):
     """Weights; where a parameter is no longer the rounding of its master copy, the parameter wins."""
-    found = tl.load(weights + places, mask=mask, other=0.0)
+    found = tl.load(weights + places, mask=mask, other=0.0, eviction_policy=CACHE)
     if LOW is not None:
-        used = tl.load(parameter + places, mask=mask, other=0.0)
+        used = tl.load(parameter + places, mask=mask, other=0.0, eviction_policy=CACHE)
         found = tl.where(used == found.to(LOW), found, used.to(found.dtype))
     return found
 
 
 @triton.jit
-def store_weights(weights, parameter, places, mask, values, LOW: tl.constexpr):
+def store_weights(weights, parameter, places, mask, values, LOW: tl.constexpr, CACHE: tl.constexpr = NORMAL):
     """Weights, and the parameter that they are the master copy of."""
-    tl.store(weights + places, values, mask=mask)
+    tl.store(weights + places, values, mask=mask, eviction_policy=CACHE)
     if LOW is not None:
-        tl.store(parameter + places, values.to(LOW), mask=mask)
+        tl.store(parameter + places, values.to(LOW), mask=mask, eviction_policy=CACHE)
 
 
 @triton.jit
@@ -83,9 +84,9 @@ def inverse_scale(grad_scale, TYPE: tl.constexpr, SCALED_LOSS: tl.constexpr):
 
 
 @triton.jit
-def load_gradient(gradient, places, mask, shrink, SCALED_LOSS: tl.constexpr):
+def load_gradient(gradient, places, mask, shrink, SCALED_LOSS: tl.constexpr, CACHE: tl.constexpr = NORMAL):
     """Gradient in the precision of updates, divided by what the loss was multiplied by."""
-    found = tl.load(gradient + places, mask=mask, other=0.0).to(shrink.dtype)
+    found = tl.load(gradient + places, mask=mask, other=0.0, eviction_policy=CACHE).to(shrink.dtype)
     if SCALED_LOSS:
         found = found * shrink
     return found

@@ -7,13 +7,26 @@ from torch import Tensor
 
 from symoptim.kernels.dispatch import ACROSS
 from symoptim.kernels.lay import EVEN, Lay
-from symoptim.kernels.table import INNER, KIND, OUTER, PLAIN, ROWS, rows_of
+from symoptim.kernels.table import (
+    BUFFER,
+    INNER,
+    KIND,
+    OUTER,
+    PARAMETER,
+    PLAIN,
+    ROWS,
+    SCALED,
+    WEIGHTS,
+    rows_of,
+)
 
 FIELDS, FOUND = 11, 4  # numbers that a program of :mod:`.apart` is told, and that it finds of a column
 SHORT = (64, 128, 256, 512, 1024, 2048)  # up to which rows go into one program, several at once
 WIDE = (4096, 8192)  # up to which a row goes into one program, unless it leaves too much of that empty
 FULL = 0.7  # part of a program that a wide row has to fill
-BLOCKS = {8192: 1024, 1 << 62: 2048}  # entries that are read at once of rows up to a length
+BLOCKS = {8192: 1024, 24576: 2048, 1 << 62: 4096}  # entries that are read at once of rows up to a length
+WARPS, ENTRIES = 8, 256  # of a program at least, and entries that a warp has in hand at most
+MUCH = 28_000  # numbers that are read twice, from which a row has all threads that a program can have
 SHARED = 1 << 16  # entries from which several programs share a row
 LINES = 32  # that a program of :mod:`.apart` has at least
 SEGMENTS = 32, 1024  # programs that share a column, or a row, at most
@@ -26,6 +39,8 @@ class Kind(NamedTuple):
     """Which kernel they run."""
     length: int
     """Entries that it has in hand at once."""
+    warps: int
+    """How many of 32 threads are at work on them."""
     is_even: bool
     """Whether rows are multiples of eight entries."""
 
@@ -37,9 +52,9 @@ def whole_programs(table: Tensor) -> dict[Kind, Tensor]:
         lay = Lay(*row[OUTER : INNER + 1])
         if is_shared(row) or not lay.inner:
             continue
-        count, height, length, kind = lay.filters, 1, 0, kind_of(lay.inner)
+        count, height, length, kind = lay.filters, 1, 0, kind_of(lay.inner, _read_again(row))
         if row[KIND] == PLAIN and not row[ROWS]:
-            count, height, kind = lay.inner, SHORT[-1], kind._replace(way="short", length=SHORT[-1])
+            count, height, kind = lay.inner, SHORT[-1], Kind("short", SHORT[-1], WARPS, kind.is_even)
         elif kind.way == "short":
             length = next(length for length in SHORT if lay.inner <= length)
             height = SHORT[-1] // length
@@ -49,19 +64,39 @@ def whole_programs(table: Tensor) -> dict[Kind, Tensor]:
     return {kind: torch.cat(places) for kind, places in found.items()}
 
 
-def kind_of(inner: int) -> Kind:
+def kind_of(inner: int, again: float) -> Kind:
     """The kind of programs for rows of that many entries.
 
-    >>> [kind_of(inner)[:2] for inner in (147, 4608, 8192, 50257)]
-    [('short', 2048), ('long', 1024), ('wide', 8192), ('long', 2048)]
+    What programs read a second time is in the cache if not too many are at work at once: the more it is, the
+    more threads each has.
+
+    Args:
+        inner: entries of a row.
+        again: numbers of 32 bits for each entry that are read twice where a row does not fit registers.
+
+    >>> [kind_of(inner, 2)[:3] for inner in (147, 4608, 8192, 12288, 50257)]
+    [('short', 2048, 8), ('long', 1024, 8), ('wide', 8192, 32), ('long', 2048, 16), ('long', 4096, 32)]
     """
     is_even = inner % EVEN == 0
     if inner <= SHORT[-1]:
-        return Kind("short", SHORT[-1], is_even)
+        return Kind("short", SHORT[-1], WARPS, is_even)
     for length in WIDE:
         if FULL * length <= inner <= length:
-            return Kind("wide", length, is_even)
-    return Kind("long", next(block for upto, block in BLOCKS.items() if inner <= upto), is_even)
+            return Kind("wide", length, length // ENTRIES, is_even)
+    length = next(block for upto, block in BLOCKS.items() if inner <= upto)
+    warps = WARPS if inner <= WIDE[-1] else 4 * WARPS if again * inner > MUCH else 2 * WARPS
+    return Kind("long", length, warps, is_even)
+
+
+def _read_again(row: list[int]) -> float:
+    """Numbers for each entry that a long row is read twice of: weights alone if it is to be scaled."""
+    is_copy = row[WEIGHTS] != row[PARAMETER]
+    weights = 1.5 if is_copy else 1.0
+    if row[KIND] == PLAIN:
+        return 0.0
+    if row[KIND] == SCALED:
+        return weights
+    return weights + (0.5 if is_copy else 1.0) + float(row[BUFFER] != 0)
 
 
 def is_shared(row: list[int]) -> bool:
