@@ -10,7 +10,7 @@ from symoptim.kernels.cpu.compiled import njit
 from symoptim.kernels.cpu.filters import SAFE, SMALL, inverse_norm
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
-SHORT = 512  # entries
+SHORT, SHORT_UNIT = 512, 2047  # entries of rows that are scaled, and of those on the sphere
 
 
 @njit

@@ -1,0 +1,36 @@
+"""Rows on the unit sphere two by two or by halves: steps are those of one by one, on whatever machine."""
+
+import numpy as np
+import pytest
+
+from symoptim.kernels.numbers import numbers_of
+
+numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
+pairs = pytest.importorskip("symoptim.kernels.cpu.pairs")
+
+# Parts of kernels cannot be called from Python.
+in_pairs = numba.njit(lambda w, g, m, length, number: pairs._in_pairs(w, g, m, length, number))
+by_halves = numba.njit(lambda w, g, m, length, number: pairs._by_halves(w, g, m, length, number))
+
+
+@numba.njit
+def one_by_one(w, g, m, length, number):
+    for start in range(0, w.size, length):
+        end = start + length
+        pairs.unit(w[start:end], g[start:end], m[start:end], number)
+
+
+@pytest.mark.parametrize("rate", [0.01, 1e3])
+@pytest.mark.parametrize(("way", "rows"), [(in_pairs, 4), (in_pairs, 5), (in_pairs, 1), (by_halves, 3)])
+def test_rows_taken_together_are_stepped_as_one_by_one(way, rows: int, rate: float) -> None:
+    length, random = 5000, np.random.default_rng(0)
+    group = {"lr": rate, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0, "maximize": False}
+    number = np.array(numbers_of(group))
+    gradient = random.normal(size=rows * length)
+    arrays = [random.normal(size=rows * length) / length**0.5, random.normal(size=rows * length)]
+    expected = [array.copy() for array in arrays]
+    for _ in range(3):
+        way(arrays[0], gradient, arrays[1], length, number)
+        one_by_one(expected[0], gradient, expected[1], length, number)
+    for found, wanted in zip(arrays, expected, strict=True):
+        assert np.allclose(found, wanted, rtol=1e-12, atol=1e-12)
