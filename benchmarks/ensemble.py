@@ -43,6 +43,8 @@ COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 TURNS = 25
 ALLOWED = {torch.float64: 1e-12, torch.float32: 1e-4}
 """Errors of a run's weights after three steps, relative to the largest."""
+KINK = 0.05
+"""Error of one run with an image on the other side of a kink: biases begin at zero, and are small then."""
 
 
 def images(dtype: torch.dtype = torch.float32) -> Split:
@@ -72,10 +74,10 @@ def mixed(count: int) -> list[tuple[str, int]]:
 
 
 def gate(network: str, device: torch.device, dtype: torch.dtype) -> float:
-    """Largest error of a run's weights after three steps, against autograd on the CPU in float64.
+    """Largest error of weights after three steps, against autograd on the CPU in float64.
 
-    In float32 the worst of the six runs is left out: rounding decides on which side of a kink an image falls,
-    and autograd's own steps in float32 may be off by percents then. Every update has two runs.
+    In float32 one of the six runs may be off by percents, as one of autograd's own may be: rounding decides
+    on which side of a kink an image falls. Every update has two runs.
     """
     exact, tried = (
         trainer_of(network, PAPERS[::10], images(precision), where)
@@ -91,10 +93,10 @@ def gate(network: str, device: torch.device, dtype: torch.dtype) -> float:
         true = exact.stack.parameters[name].detach()
         off = (true - weight.detach().cpu()).abs().flatten(1).amax(1)
         errors = torch.maximum(errors, off / true.abs().max())
-    found = float(errors.sort().values[-1 if dtype == torch.float64 else -2])
-    if not found < ALLOWED[dtype]:
-        sys.exit(f"not timed, for steps of {network} in {dtype} are wrong by {found:.1e}")
-    return found
+    *most, worst = errors.sort().values.tolist()  # NaN is the worst
+    if not (max(most) < ALLOWED[dtype] and worst < (KINK if dtype == torch.float32 else ALLOWED[dtype])):
+        sys.exit(f"not timed, for steps of {network} in {dtype} are wrong by {errors.tolist()}")
+    return worst
 
 
 def loop(network: str, data: Split, *, fused: bool) -> Iterator[None]:

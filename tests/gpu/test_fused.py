@@ -38,6 +38,39 @@ def test_fused_steps_equal_the_pure_ones_and_touch_nothing_else(
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+def test_recorded_steps_of_rows_of_all_lengths_together_equal_the_pure_ones(
+    kind: type[ScaledSGD] | type[UnitNormSGD], momentum: float
+) -> None:
+    torch.manual_seed(0)
+    rows = [(9, 40), (8, 3000), (7, 6000), (6, 5000), (5, 12288), (4, 20_000), (3, 40_000), (2, 70_000)]
+    shapes = {"rows": rows, "columns": [(300, 130)], "plain": [(1001,), *[(10,)] * 40]}
+    results: list[list[torch.Tensor]] = []
+    for fused in (True, False):
+        random = torch.Generator("cuda").manual_seed(0)
+        groups = [
+            {"params": [_drawn(shape, random) for shape in some], "geometry": geometry}
+            for geometry, some in shapes.items()
+        ]
+        optimizer = kind(groups, lr=0.01, momentum=momentum, fused=fused)
+        for _ in range(4):  # the first is not recorded
+            for parameter in parameters(groups):
+                parameter.grad.normal_(generator=random)
+            optimizer.step()
+        results.append([parameter.detach() for parameter in parameters(groups)])
+    for found, expected in zip(*results, strict=True):
+        assert torch.allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def _drawn(shape: tuple[int, ...], random: torch.Generator) -> nn.Parameter:
+    """Weights with filters of about unit norm, and room for a gradient."""
+    drawn = torch.randn(shape, device=random.device, generator=random)
+    weight = nn.Parameter(drawn / max(shape) ** 0.5)
+    weight.grad = torch.zeros_like(weight)
+    return weight
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize("shape", [(5, 40), (3, 5000), (2, 100_000)])
 def test_unit_rows_stay_unit_under_steps_of_a_thousand(shape: tuple[int, int], momentum: float) -> None:
     weight = nn.Parameter(torch.randn(shape, device="cuda"))

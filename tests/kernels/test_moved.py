@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
 from symoptim.optim import fused as fused_steps
@@ -94,6 +95,82 @@ def test_changes_between_steps_mean_what_they_mean_without_kernels(
         assert room[16:].eq(7).all()
         found.append(torch.cat([room, optimizer.param_groups[0]["params"][0].detach().flatten()]))
     assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
+
+
+def _cut(weight: nn.Parameter) -> None:
+    assert weight.grad is not None
+    weight.data, weight.grad.data = weight.data[:2], weight.grad.data[:2]
+
+
+def _viewed(weight: nn.Parameter) -> None:
+    assert weight.grad is not None
+    weight.data, weight.grad.data = weight.data.view(2, -1), weight.grad.data.view(2, -1)
+
+
+def _column_to_row(weight: nn.Parameter) -> None:
+    weight.grad = None
+    weight.data = weight.data[:, :1].T
+    weight.square().sum().backward()
+
+
+def _with_gaps(weight: nn.Parameter) -> None:
+    assert weight.grad is not None
+    weight.data, weight.grad.data = weight.data[:, ::2], weight.grad.data[:, ::2]
+
+
+@pytest.mark.parametrize("change", [_cut, _viewed, _column_to_row, _with_gaps])
+@pytest.mark.parametrize("shape", [(4, 4), (4, 1), (1, 8)])
+def test_tensors_of_other_shapes_at_the_same_address_are_noticed(
+    change: Callable[[nn.Parameter], None], shape: tuple[int, int]
+) -> None:
+    start, gradient = torch.randn(2, *shape, dtype=torch.float64)
+    found: list[torch.Tensor] = []
+    for fused in (None, False):
+        room = start.clone()
+        weight = nn.Parameter(room)
+        weight.grad = gradient.clone()
+        optimizer = ScaledSGD([weight], lr=0.01, fused=fused)
+        optimizer.step()
+        change(weight)
+        optimizer.step()
+        found.append(room)
+    assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_vector_with_gaps_at_the_same_address_is_noticed(steps: int) -> None:
+    start = torch.randn(8, dtype=torch.float64)
+    found: list[torch.Tensor] = []
+    for fused in (None, False):
+        room = start.clone()
+        bias = nn.Parameter(room[:4])
+        bias.grad = torch.ones_like(bias)
+        optimizer = ScaledSGD([{"params": [bias], "geometry": "plain"}], lr=0.01, fused=fused)
+        for _ in range(steps):
+            optimizer.step()
+        bias.data = room[::2]
+        optimizer.step()
+        found.append(room)
+    assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_a_gradient_without_memory_of_its_own_is_left_to_the_reference(steps: int) -> None:
+    results: list[object] = []
+    for fused in (None, False):
+        weight = nn.Parameter(torch.eye(3))
+        weight.grad = torch.ones(3, 3)
+        optimizer = ScaledSGD([weight], lr=0.01, fused=fused)
+        for _ in range(steps):
+            optimizer.step()
+        weight.grad = TwoTensor(torch.ones(3, 3), torch.ones(3, 3))
+        try:
+            optimizer.step()
+        except (AssertionError, RuntimeError, TypeError) as error:
+            results.append(type(error))
+        else:
+            results.append(weight.detach().sum().item())
+    assert results[0] == results[1]
 
 
 def _moved(optimizer: ScaledSGD, late: nn.Parameter) -> None:

@@ -20,17 +20,19 @@ def one_by_one(w, g, m, length, number):
         pairs.unit(w[start:end], g[start:end], m[start:end], number)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("rate", [0.01, 1e3])
 @pytest.mark.parametrize(("way", "rows"), [(in_pairs, 4), (in_pairs, 5), (in_pairs, 1), (by_halves, 3)])
-def test_rows_taken_together_are_stepped_as_one_by_one(way, rows: int, rate: float) -> None:
+def test_rows_taken_together_are_stepped_as_one_by_one(way, rows: int, rate: float, dtype: type) -> None:
     length, random = 5000, np.random.default_rng(0)
     group = {"lr": rate, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0, "maximize": False}
     number = np.array(numbers_of(group))
-    gradient = random.normal(size=rows * length)
-    arrays = [random.normal(size=rows * length) / length**0.5, random.normal(size=rows * length)]
+    gradient, weights, buffer = random.normal(size=(3, rows * length)).astype(dtype)
+    arrays = [weights / dtype(length**0.5), buffer]
     expected = [array.copy() for array in arrays]
     for _ in range(3):
         way(arrays[0], gradient, arrays[1], length, number)
         one_by_one(expected[0], gradient, expected[1], length, number)
+    allowed = 100 * np.finfo(dtype).eps
     for found, wanted in zip(arrays, expected, strict=True):
-        assert np.allclose(found, wanted, rtol=1e-12, atol=1e-12)
+        assert np.allclose(found, wanted, rtol=allowed, atol=allowed)

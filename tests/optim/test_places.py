@@ -1,59 +1,84 @@
-"""Where tensors lie: moved, missing and otherwise ordered ones are noticed, by one call or one by one."""
+"""Where tensors lie and how: what has moved or changed is noticed, by one call or one by one."""
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from symoptim.optim import places
-from symoptim.optim.places import Orders, Places
+from symoptim.optim.places import Forms, Places
 
 
 def compared(tensors: list[Tensor], addresses: list[int], indices: list[int]) -> bool:
-    """What a build of torch with CUDA has, and how it answers to what is no tensor."""
-    if not all(isinstance(tensors[index], Tensor) for index in indices):
-        raise RuntimeError("Unable to cast Python instance of type <class 'NoneType'> to C++ type")
+    """What a build of torch with CUDA has."""
     return all(tensors[index].data_ptr() == addresses[index] for index in indices)
 
 
-@pytest.fixture(params=[None, compared], ids=["one by one", "one call"], autouse=True)
+@pytest.fixture(
+    params=[None, compared, *([places._compared] if places._compared else [])],
+    ids=["one by one", "one call", "torch's call"][: 3 if places._compared else 2],
+    autouse=True,
+)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors are asked in every way there is."""
     monkeypatch.setattr(places, "_compared", request.param)
+    if request.param is None:
+        monkeypatch.setattr(places, "_guards", None)
 
 
 def tensors() -> list[Tensor]:
-    return [torch.zeros(2, 3), torch.zeros(4), torch.zeros(3, 2, 2).permute(2, 0, 1)]
+    return [nn.Parameter(torch.zeros(4, 4)), torch.zeros(4), torch.zeros(3, 2, 2).permute(2, 0, 1)]
 
 
-def test_tensors_that_stay_are_where_they_were() -> None:
+def test_tensors_that_stay_are_where_they_were_and_as_they_were() -> None:
     some = tensors()
     assert Places(some).hold(some)
-    assert Orders(some).hold(some)
+    assert Forms(some).hold(some)
 
 
 @pytest.mark.parametrize("index", range(3))
-def test_one_that_has_moved_is_noticed(index: int) -> None:
+def test_one_that_has_moved_is_noticed_and_as_it_was(index: int) -> None:
     some = tensors()
-    noted = Places(some)
-    some[index].data = some[index].clone()
+    noted, forms = Places(some), Forms(some)
+    some[index].data = some[index].detach().clone()
     assert not noted.hold(some)
-    assert noted.now(some) == [one.data_ptr() for one in some]
+    assert forms.hold(some)
 
 
 @pytest.mark.parametrize(
-    "instead", [None, torch.eye(2).to_sparse(), "a word"], ids=["none", "sparse", "word"]
+    "change",
+    {
+        "transposed": lambda some: some[0].t_(),
+        "cut": lambda some: setattr(some[0], "data", some[0].data[:2]),
+        "viewed": lambda some: setattr(some[0], "data", some[0].data.view(2, 8)),
+        "with gaps": lambda some: setattr(some[1], "data", torch.zeros(8)[::2]),
+        "permuted": lambda some: setattr(some[2], "data", some[2].data.transpose(0, 1)),
+        "none": lambda some: some.__setitem__(1, None),
+        "sparse": lambda some: some.__setitem__(1, torch.eye(2).to_sparse()),
+        "a word": lambda some: some.__setitem__(1, "word"),
+        "in another precision": lambda some: some.__setitem__(1, some[1].double()),
+        "without memory of its own": lambda some: some.__setitem__(1, TwoTensor(some[1], some[1])),
+        "negated": lambda some: some.__setitem__(1, torch.zeros(4, dtype=torch.complex64).conj().imag),
+    }.values(),
 )
-def test_what_has_no_address_is_not_where_a_tensor_was(instead: object) -> None:
-    some: list[object] = list(tensors())
-    noted = Places(tensors())
-    some[1] = instead
+@torch.no_grad()
+def test_one_that_is_otherwise_is_noticed(change) -> None:
+    some = tensors()
+    noted = Forms(some)
+    change(some)
     assert not noted.hold(some)
 
 
-@pytest.mark.parametrize("index", [0, 2])
-def test_one_whose_entries_are_in_another_order_is_noticed(index: int) -> None:
+def test_forms_are_the_same_under_autocast_and_when_no_gradient_is_wanted() -> None:
     some = tensors()
-    noted_places, noted_orders = Places(some), Orders(some)
-    some[index].data = some[index].transpose(0, 1)
-    assert noted_places.hold(some)
-    assert not noted_orders.hold(some)
+    noted = Forms(some)
+    some[0].requires_grad_(False)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert noted.hold(some)
+
+
+def test_memory_that_was_freed_is_noticed() -> None:
+    some = tensors()
+    assert Places([*some, torch.zeros(0)]).are_there
+    some[1].untyped_storage().resize_(0)
+    assert not Places(some).are_there

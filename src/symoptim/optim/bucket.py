@@ -1,22 +1,19 @@
 """Parameters that are stepped by one launch: where all they need is, and whether it still is there."""
 
-import weakref
 from collections.abc import Sequence
 from itertools import chain
-from operator import call, is_
-from types import NoneType
-from typing import NamedTuple, cast
+from operator import is_
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import Numbers, launcher
 from symoptim.kernels.lay import lay_of
 from symoptim.metric.sides import Sides
-from symoptim.optim.places import Orders, Places, address_of, local, strides_of
+from symoptim.optim.places import Forms, Places, address_of, local
 from symoptim.optim.precision import State
 
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
@@ -38,29 +35,6 @@ class Entry(NamedTuple):
     """Factors of its gradient by rows and columns, in the full metric."""
 
 
-def _spread(gradients: Sequence[Tensor]) -> list[object]:
-    """How gradients are spread over processes."""
-    return [(one.placements, one.device_mesh) if is_distributed(one) else None for one in gradients]
-
-
-def _forms(gradients: Sequence[Tensor]) -> list[object] | None:
-    """What kernels rely on of gradients besides where they are; None if some do not lie in memory at all."""
-    try:
-        strides = list(map(Tensor.stride, gradients))
-    except RuntimeError:  # a sparse one
-        return None
-    # Strides and number of entries leave but one shape that fills its memory.
-    numbers, negated = list(map(Tensor.numel, gradients)), list(map(Tensor.is_neg, gradients))
-    return [strides, numbers, negated, [one.dtype for one in gradients]]
-
-
-def form_of(gradient: Tensor | None) -> object:
-    """What decides whether a kernel can take a gradient."""
-    if gradient is None or gradient.layout is not torch.strided:
-        return gradient is None
-    return gradient.shape, gradient.dtype, strides_of(gradient)
-
-
 class Bucket:
     """Parameters on one device and of one precision.
 
@@ -76,7 +50,6 @@ class Bucket:
             buffered: whether they are stepped with momentum.
         """
         self.whole = [entry.parameter for entry in entries]
-        self.distributed = any(map(is_distributed, self.whole))
         self.states = [entry.state for entry in entries]
         self.sides = [entry.sides for entry in entries]  # kernels know but their addresses
         first = local(self.whole[0])
@@ -84,14 +57,11 @@ class Bucket:
         used = {"momentum_buffer": buffered, "master": update_dtype(self.dtype) != self.dtype}
         self.kept = {name: [state[name] for state in self.states] for name in KEPT if used[name]}
         self.placed = [*self.whole, *chain.from_iterable(self.kept.values())]
-        self.places, self.orders = Places(self.placed), Orders(self.placed)
+        self.places, self.forms = Places(self.placed), Forms(self.placed)
         table = torch.tensor([self._row(*numbered) for numbered in enumerate(entries)], device="cpu")
         self.launcher = launcher(self.device, self.dtype, table)
         gradients = [entry.parameter.grad for entry in entries if entry.parameter.grad is not None]
-        self.forms = self._forms(gradients)
-        # Not the gradients themselves, which would be kept from being freed.
-        self.known = list(map(weakref.ref, gradients))
-        self.gradient_places, self.gradient_orders = Places(gradients), Orders(gradients)
+        self.gradient_places, self.gradient_forms = Places(gradients), Forms(gradients)
         self.launcher.point_at(self.gradient_places.addresses)
 
     def _row(self, index: int, entry: Entry) -> list[int]:
@@ -113,32 +83,20 @@ class Bucket:
         for name, kept in self.kept.items():
             if not all(map(is_, [state.get(name) for state in self.states], kept)):
                 return False
-        if not self.places.hold(self.placed) or not self.orders.hold(self.placed):
+        if not (self.forms.hold(self.placed) and self.places.hold(self.placed)):
             return False
-        gradients = cast("list[Tensor]", [parameter.grad for parameter in self.whole])
-        are_known = all(map(is_, gradients, map(call, self.known)))
-        # What is no more is None, as is no gradient, and nothing lies nowhere.
-        if are_known and self.gradient_places.hold(gradients) and self.gradient_orders.hold(gradients):
-            return True
-        return NoneType not in map(type, gradients) and self._takes(gradients)
-
-    def _takes(self, gradients: Sequence[Tensor]) -> bool:
-        if self._forms(gradients) != self.forms:
+        gradients: list[Any] = [parameter.grad for parameter in self.whole]
+        if not self.gradient_forms.hold(gradients):
             return False
-        self._point_at(gradients)
-        return True
+        return self.gradient_places.hold(gradients) or self._points_at(gradients)
 
-    def _forms(self, gradients: Sequence[Tensor]) -> object:
-        if self.distributed:
-            return _spread(gradients), _forms(list(map(local, gradients)))
-        return _forms(gradients)
-
-    def _point_at(self, gradients: Sequence[Tensor]) -> None:
-        self.known = list(map(weakref.ref, gradients))
-        addresses = self.gradient_places.now(gradients)
-        if addresses != self.gradient_places.addresses:
-            self.gradient_places.addresses = addresses
-            self.launcher.point_at(addresses)
+    def _points_at(self, gradients: list[Tensor]) -> bool:
+        """Use gradients that are elsewhere, if they are anywhere."""
+        places = Places(gradients)
+        if places.are_there:
+            self.gradient_places = places
+            self.launcher.point_at(places.addresses)
+        return places.are_there
 
     def step(
         self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None

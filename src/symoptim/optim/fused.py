@@ -12,9 +12,10 @@ from torch.optim import Optimizer
 from symoptim.kernels.numbers import numbers_of, rate_elsewhere
 from symoptim.metric.sides import Sides
 from symoptim.optim.apply import make_state
-from symoptim.optim.bucket import Bucket, Entry, form_of
+from symoptim.optim.bucket import Bucket, Entry
 from symoptim.optim.checks import Group, check_gradients
 from symoptim.optim.fusible import KINDS, axis_of, taken_of, without_shared
+from symoptim.optim.places import form_of
 from symoptim.optim.precision import State, lay_like
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import Update
@@ -164,16 +165,25 @@ class FusedSteps:
 
 
 def _parted(entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """The largest parameters, with four fifths of all entries, and the others; these only if they are most.
+    """The largest parameters and the others, if these are many.
 
     On CPUs there are none: kernels there are at work as long as they are called.
     """
     if not entries[0].parameter.is_cuda:
         return entries, []
     by_size = sorted(entries, key=lambda entry: entry.parameter.numel(), reverse=True)
-    sizes = [entry.parameter.numel() for entry in by_size]
+    large = _large([entry.parameter.numel() for entry in by_size])
+    return by_size[:large], by_size[large:]
+
+
+def _large(sizes: list[int]) -> int:
+    """How many of the largest tensors have four fifths of all entries; all, if that is more than a quarter.
+
+    >>> _large([90, 6, 2, 2]), _large([30, 30, 20, 20])
+    (1, 4)
+    """
     large = next((n for n, held in enumerate(accumulate(sizes), 1) if 5 * held >= 4 * sum(sizes)), 0)
-    return (by_size[:large], by_size[large:]) if 0 < large <= len(entries) // 4 else (entries, [])
+    return large if 0 < large <= len(sizes) // 4 else len(sizes)
 
 
 def _signature(groups: Sequence[Group]) -> list[tuple[object, ...]]:

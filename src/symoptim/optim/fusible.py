@@ -15,7 +15,7 @@ from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
 from symoptim.metric.sides import Sides
 from symoptim.optim.bucket import KEPT
 from symoptim.optim.checks import Group, labeled
-from symoptim.optim.places import local
+from symoptim.optim.places import Places, local
 from symoptim.optim.precision import State
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
@@ -28,9 +28,10 @@ def why_not(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -
         return "there is no kernel for this update"
     if group["differentiable"]:
         return "autograd cannot follow a kernel (differentiable=True)"
-    there = why_not_here(parameter.device, parameter.dtype) or _why_not_in_memory(parameter)
-    if there is not None:
+    if there := why_not_here(parameter.device, parameter.dtype) or _why_not_in_memory(parameter):
         return there
+    if there := _why_not_in_memory(gradient):
+        return f"of its gradient, {there}"
     mine, its = _kind(parameter), _kind(gradient)
     if mine != its:
         return f"its gradient is {its}, itself {mine}"
@@ -55,6 +56,8 @@ def _why_not_in_memory(tensor: Tensor) -> str | None:
     dispatch = [cast("Any", kind).__torch_dispatch__ for kind in (type(tensor), Tensor)]
     if not is_distributed(tensor) and dispatch[0] is not dispatch[1]:
         return f"a {type(tensor).__name__} does not say where its entries are"
+    if tensor.layout is torch.strided and not Places([tensor]).are_there:
+        return "the memory has been freed"
     return None
 
 

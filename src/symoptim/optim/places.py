@@ -1,6 +1,11 @@
-"""Where tensors lie, looked at again in every step, so that kernels can rely on it."""
+"""Where tensors lie and how, looked at again in every step, so that kernels can rely on it.
+
+Most of what the host has to do in a fused step is here: all tensors are asked in one call, wherever torch has
+such a call. The names are not public; without them tensors are asked one by one.
+"""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -8,13 +13,15 @@ from torch import Tensor
 
 from symoptim.geometry.distributed import is_distributed
 
-# One call for all tensors; to ask one after the other is most of what the host has to do in a step. The name
-# is not public, and builds without CUDA do not have it.
+_torch: Any = torch._C  # pyright: ignore[reportPrivateUsage]
 _compared: Callable[[list[Any], list[int], list[int]], bool] | None = getattr(
-    torch._C,  # pyright: ignore[reportPrivateUsage]
-    "_tensors_data_ptrs_at_indices_equal",
-    None,
+    _torch, "_tensors_data_ptrs_at_indices_equal", None
 )
+"""Whether tensors are at given addresses; builds of torch without CUDA do not have it."""
+_guards: Callable[..., Any] | None = getattr(
+    getattr(getattr(_torch, "_dynamo", None), "guards", None), "TensorGuards", None
+)
+"""Remembers types, shapes and strides of tensors."""
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -23,13 +30,23 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def address_of(tensor: Tensor) -> int:
-    """Where the first entry of a tensor is."""
+    """Where the first entry of a tensor is; zero if it has none, or no memory."""
     return local(tensor).data_ptr()
 
 
-def strides_of(tensor: Tensor) -> tuple[int, ...]:
-    """Strides of a tensor, or of this process's part of it."""
-    return local(tensor).stride()
+def form_of(tensor: object) -> object:
+    """All of a tensor but where it is and what is in it.
+
+    >>> weight = torch.zeros(4, 1)
+    >>> form_of(weight) == form_of(weight.clone()), form_of(weight) == form_of(weight.T)
+    (True, False)
+    """
+    if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
+        return tensor.layout if isinstance(tensor, Tensor) else type(tensor)
+    here = local(tensor)
+    spread = (tensor.placements, tensor.device_mesh) if is_distributed(tensor) else None
+    about = type(tensor), tensor.dtype, tensor.device, tensor.is_neg(), spread
+    return *about, tensor.shape, here.shape, here.stride()
 
 
 class Places:
@@ -43,43 +60,45 @@ class Places:
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         """Note down where they are."""
-        self._are_spread = any(map(is_distributed, tensors))
-        self._every = list(range(len(tensors)))
-        self.addresses = self.now(tensors)
-
-    def now(self, tensors: Sequence[Tensor]) -> list[int]:
-        """Where tensors are, as many as there were and spread over processes if they were."""
-        return list(map(address_of if self._are_spread else Tensor.data_ptr, tensors))
+        are_spread = any(map(is_distributed, tensors))
+        self._address_of: Callable[[Tensor], int] = address_of if are_spread else Tensor.data_ptr
+        self._every = None if are_spread else list(range(len(tensors)))
+        self.addresses = list(map(self._address_of, tensors))
+        self.are_there = all(map(_has_memory, tensors)) if 0 in self.addresses else True
+        """Whether all that have entries have memory for them."""
 
     def hold(self, tensors: list[Any]) -> bool:
-        """Whether tensors, as many as there were, are at these addresses; what has none is not."""
-        try:
-            if _compared is None or self._are_spread:
-                return self.now(tensors) == self.addresses
+        """Whether tensors of the same form are at these addresses."""
+        if _compared is not None and self._every is not None:
             return _compared(tensors, self.addresses, self._every)
-        except (AttributeError, RuntimeError, TypeError):  # no tensor, or one without memory of its own
-            return False
+        return list(map(self._address_of, tensors)) == self.addresses
 
 
-class Orders:
-    """The order of entries in tensors of several dimensions; others have only one.
+def _has_memory(tensor: Tensor) -> bool:
+    return address_of(tensor) != 0 or not local(tensor).numel()
+
+
+class Forms:
+    """Forms of tensors.
 
     >>> weight = torch.zeros(2, 3)
-    >>> orders = Orders([weight])
-    >>> orders.hold([weight]), orders.hold([weight.T])
-    (True, False)
+    >>> forms = Forms([weight])
+    >>> forms.hold([weight.clone()]), forms.hold([weight.view(3, 2)]), forms.hold([None])
+    (True, False, False)
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        """Note down strides where there is anything special about them, which takes longer to find out."""
-        matrices = [index for index, tensor in enumerate(tensors) if tensor.ndim > 1]
-        plain = {i for i in matrices if not is_distributed(tensors[i]) and tensors[i].is_contiguous()}
-        self._plain = sorted(plain)
-        self._others = [index for index in matrices if index not in plain]
-        self._strides = [strides_of(tensors[index]) for index in self._others]
+        """Note down how they are."""
+        self._forms = list(map(form_of, tensors))
+        self._agree: Callable[..., bool] | None = None
+        # Of a tensor that is spread over processes, guards know the whole only.
+        if _guards is not None and not any(map(is_distributed, tensors)):
+            with suppress(TypeError, ValueError, RuntimeError):  # of another torch
+                self._agree = _guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
 
-    def hold(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether tensors of the same shapes have their entries in these orders."""
-        if not all(map(Tensor.is_contiguous, [tensors[index] for index in self._plain])):
-            return False
-        return [strides_of(tensors[index]) for index in self._others] == self._strides
+    def hold(self, tensors: Sequence[object]) -> bool:
+        """Whether as many tensors have these forms; what is no tensor has not."""
+        if self._agree is not None and self._agree(*tensors):
+            return True
+        # Guards are stricter: they know whether autocast is on, and whether a gradient is required.
+        return list(map(form_of, tensors)) == self._forms

@@ -94,20 +94,21 @@ def _products_of_three(w, g, m, old, new):
     return ww, wg, wm, dd
 
 
+# Positions are unsigned: numba would look whether others are counted from the end.
 @njit
-def _move(w, g, a, b):
-    """``w = a w + b g``."""
+def move(w, g, begin, end, a, b):
+    """``w = a w + b g``, from one position to another."""
     a, b = w.dtype.type(a), w.dtype.type(b)
-    for i in range(w.size):
+    for i in range(np.uintp(begin), np.uintp(end)):
         w[i] = a * w[i] + b * g[i]
 
 
 @njit
-def _move_with_buffer(w, g, m, a, b, c, d, e):
+def move_with_buffer(w, g, m, begin, end, a, b, c, d, e):
     """``w = a w + b g + c m`` and ``m = d m + e g``, of what they were."""
     a, b, c = w.dtype.type(a), w.dtype.type(b), w.dtype.type(c)
     d, e = w.dtype.type(d), w.dtype.type(e)
-    for i in range(w.size):
+    for i in range(np.uintp(begin), np.uintp(end)):
         y, z = g[i], m[i]
         m[i] = d * z + e * y
         w[i] = a * w[i] + b * y + c * z
@@ -144,9 +145,9 @@ def linear(w, g, m, square, number):
     rate, slope = number[RATE], number[SIGN] * square
     a, b = 1 - rate * number[DECAY], -rate * number[NEW] * slope
     if m.size:
-        _move_with_buffer(w, g, m, a, b, -rate * number[OLD], number[MOMENTUM], slope)
+        move_with_buffer(w, g, m, 0, w.size, a, b, -rate * number[OLD], number[MOMENTUM], slope)
     else:
-        _move(w, g, a, b)
+        move(w, g, 0, w.size, a, b)
 
 
 @njit
@@ -176,7 +177,7 @@ def to_unit(w, g, m, ww, wg, wm, squared, number):
         back = -a * a * (number[MOMENTUM] * wm + sign * wg)
         _turn_with_buffer(w, g, m, to_w, to_g, to_m, number[MOMENTUM], sign, back)
     else:
-        _move(w, g, to_w, to_g)
+        move(w, g, 0, w.size, to_w, to_g)
     if not safe:
         _times(w, 1 / math.sqrt(products_of_one(w)))
 

@@ -2,8 +2,8 @@
 # ruff: noqa: N803, N806 - capital letters are known when a kernel is compiled
 """The kernel for long rows: a program steps one, and reads it a second time, from the cache.
 
-On an H200 that cache has 60 MB. What all programs at work have read once has to fit into it, which their
-number decides (:func:`.programs.kind_of`).
+On an H200 that cache has 60 MB, which is most of what the programs at work have read: the longer rows are,
+the fewer of them there are (:func:`.programs.kind_of`).
 """
 
 import triton

@@ -26,14 +26,15 @@ WIDE = (4096, 8192)  # up to which a row goes into one program, unless it leaves
 FULL = 0.7  # part of a program that a wide row has to fill
 BLOCKS = {8192: 1024, 24576: 2048, 1 << 62: 4096}  # entries that are read at once of rows up to a length
 WARPS, ENTRIES = 8, 256  # of a program at least, and entries that a warp has in hand at most
-MUCH = 28_000  # numbers that are read twice, from which a row has all threads that a program can have
+MUCH = 28_000  # numbers read twice from which a row has all threads there are: four such rows on each of 132
+# processors fill a cache of 60 MB. A matrix of 16384 x 16384 takes a fifth less time on the sphere for it.
 SHARED = 1 << 16  # entries from which several programs share a row
 LINES = 32  # that a program of :mod:`.apart` has at least
 SEGMENTS = 32, 1024  # programs that share a column, or a row, at most
 
 
 class Kind(NamedTuple):
-    """What programs of :mod:`.whole` have in common."""
+    """What programs that have whole rows to themselves have in common."""
 
     way: Literal["short", "wide", "long"]
     """Which kernel they run."""
@@ -46,7 +47,7 @@ class Kind(NamedTuple):
 
 
 def whole_programs(table: Tensor) -> dict[Kind, Tensor]:
-    """Tensor, first row or entry, and length of rows, of all programs of :mod:`.whole`; a row for each."""
+    """Tensor, first row or entry, and length of rows, of programs that have rows to themselves."""
     found: dict[Kind, list[Tensor]] = {}
     for number, row in enumerate(rows_of(table)):
         lay = Lay(*row[OUTER : INNER + 1])
@@ -72,7 +73,8 @@ def kind_of(inner: int, again: float) -> Kind:
 
     Args:
         inner: entries of a row.
-        again: numbers of 32 bits for each entry that are read twice where a row does not fit registers.
+        again: numbers for each entry that are read twice where a row does not fit registers; those of less
+            than 32 bits count as half.
 
     >>> [kind_of(inner, 2)[:3] for inner in (147, 4608, 8192, 12288, 50257)]
     [('short', 2048, 8), ('long', 1024, 8), ('wide', 8192, 32), ('long', 2048, 16), ('long', 4096, 32)]
