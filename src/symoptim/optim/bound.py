@@ -13,7 +13,7 @@ from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.dispatch import why_not_here
 from symoptim.metric.full import FullMetric
-from symoptim.metric.fused import CpuMetric, FusedMetric
+from symoptim.metric.fused import FusedMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.metric.sides import Sides
 from symoptim.optim.apply import Factors
@@ -104,6 +104,8 @@ class BoundMetric:
             if device.type == "cpu":
                 tensors = self.weights({})
                 are_copies = any(tensors[name].dtype != tensor.dtype for name, tensor in there.items())
+                from symoptim.metric.cpu import CpuMetric  # which needs numba
+
                 return CpuMetric(metric, tensors, power, are_copies=are_copies)
             from symoptim.metric.cuda.refresh import CudaMetric  # which needs Triton
 

@@ -1,0 +1,54 @@
+"""The full metric by kernels on the CPU: the factors of the pure functions, whatever the gauge."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from symoptim import Geometric, OwnRow, PathNorm, Pooled, discover
+from symoptim.metric.full import FullMetric
+from symoptim.metric.gauge import Gauge
+
+pytest.importorskip(
+    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
+)
+
+
+class Stream(nn.Module):
+    """Convolutions that write to a stream, a pooled layer, and a map that reads its pixels together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 6, 3, padding=1)
+        self.last, self.out = nn.Linear(6 * 4, 8), nn.Linear(8, 3, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        stream = self.first(images).relu()
+        stream = stream + self.second(stream).relu()
+        return self.out(self.last(nn.functional.max_pool2d(stream, 2).flatten(1)).relu())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("gauge", [Pooled(), OwnRow(), PathNorm(), Geometric()])
+@torch.no_grad()
+def test_factors_are_those_of_the_pure_functions(gauge: Gauge, dtype: torch.dtype) -> None:
+    from symoptim.metric.cpu import CpuMetric
+
+    torch.manual_seed(0)
+    model = Stream().to(dtype)
+    model.last.weight[2] = 0  # a unit that has come to nothing measures by its bias alone
+    spec = discover(model, (torch.rand(2, 2, 4, 4, dtype=dtype),))
+    weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    metric = FullMetric.of(spec, dict(model.named_parameters()), gauge).on(torch.device("cpu"), dtype)
+    kernels = CpuMetric(metric, weights, 2.0, are_copies=False)
+    for _ in range(2):  # what an earlier call has left behind does not count
+        for weight in weights.values():
+            weight.mul_(1 + torch.rand_like(weight))
+        kernels.refresh(lambda: weights)
+        expected = metric.factors(weights, 2.0)
+        assert kernels.sides
+        for name, (rows, columns, twice) in kernels.sides.items():
+            found = torch.outer(rows, columns) ** (2 if twice else 1)
+            whole = torch.ones_like(weights[name])
+            for factor in expected[name]:
+                whole = whole * factor
+            assert torch.allclose(found.reshape(whole.shape), whole, rtol=100 * torch.finfo(dtype).eps)
