@@ -69,22 +69,6 @@ def why_not_lying(device: torch.device, lay: Lay) -> str | None:
     return None
 
 
-class SquaresLauncher(Protocol):
-    """Takes squared norms of the matrices of a table; made once for it, while its addresses may change."""
-
-    def launch(self, table: Tensor, sums: Tensor) -> None:
-        """Write all sums, ``(n,)``, float64."""
-        ...
-
-
-def squares_launcher(device: torch.device, dtype: torch.dtype, table: Tensor) -> SquaresLauncher:
-    """The kernel for matrices of that precision on that device."""
-    assert device.type == "cpu"  # there is none for other devices yet
-    from symoptim.kernels.cpu.launch import CpuSquares
-
-    return CpuSquares(table, dtype)
-
-
 def launcher(device: torch.device, dtype: torch.dtype, table: Tensor) -> Launcher:
     """The kernels for parameters of that precision on that device; they are compiled on first use."""
     with torch.device("cpu"):  # where work is shared out, whatever the default device is

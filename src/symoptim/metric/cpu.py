@@ -81,7 +81,7 @@ class _CpuLevel:
 
     def __init__(self, level: Level, sizes: Tensor, log_scales: Tensor, tensors: Weights) -> None:
         self.log_scales = log_scales
-        self.reader = LevelReader(level, tensors, log_scales.device, log_scales.dtype)
+        self.reader = LevelReader(level, tensors, log_scales.dtype)
         self.own, self.mean = log_scales.new_zeros(len(level.unit)), torch.zeros_like(level.weight)
         largest = torch.zeros_like(level.weight)
         self.centered = _arrays(level.chosen, log_scales, level.positions, level.unit, largest, self.own)

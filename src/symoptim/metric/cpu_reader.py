@@ -8,7 +8,7 @@ from torch import Tensor
 
 from symoptim.kernels import table
 from symoptim.kernels.cpu import sizes
-from symoptim.kernels.dispatch import SquaresLauncher, squares_launcher
+from symoptim.kernels.cpu.launch import CpuSquares
 from symoptim.metric.levels import Level
 from symoptim.metric.measure import log_norms
 from symoptim.metric.reader import as_reads, table_of
@@ -20,36 +20,33 @@ _kernels: Any = sizes
 class LevelReader:
     """Reads the norms of one level, as :func:`.measure.read_norms` does."""
 
-    def __init__(self, level: Level, tensors: Mapping[str, Tensor], device: torch.device, dtype: torch.dtype):
+    def __init__(self, level: Level, tensors: Mapping[str, Tensor], dtype: torch.dtype):
         """Find out which readings are sums over rows or columns of matrices.
 
         Args:
             level: what is to be read.
             tensors: by name.
-            device: of the metric.
-            dtype: its precision; tensors of another one are read otherwise.
+            dtype: precision of the metric; tensors of another one are read otherwise.
         """
-        self.reads, self.left = as_reads(level.readings, tensors, device, dtype)
+        self.reads, self.left = as_reads(level.readings, tensors, torch.device("cpu"), dtype)
         self.size = sum(reading.own.stop - reading.own.start for reading in level.readings)
         owner = torch.arange(len(self.reads))
         counts = torch.tensor([len(read.own) for read in self.reads], dtype=torch.long)
         others = torch.tensor([len(read.other) for read in self.reads], dtype=torch.long)
         nothing = torch.zeros(0, dtype=torch.long)
-        self.into = torch.cat([nothing, *(read.norms for read in self.reads)]).to(device)
-        self.positions = torch.cat([nothing, *(read.other for read in self.reads)]).to(device)
-        self.factors = torch.zeros(len(self.positions), dtype=dtype, device=device)
+        self.into = torch.cat([nothing, *(read.norms for read in self.reads)])
+        self.positions = torch.cat([nothing, *(read.other for read in self.reads)])
+        self.factors = torch.zeros(len(self.positions), dtype=dtype)
         self.ends = torch.cat([nothing.new_zeros(1), others.cumsum(0)])
-        self.largest = torch.zeros(len(self.reads) + 1, dtype=dtype, device=device)
+        self.largest = torch.zeros(len(self.reads) + 1, dtype=dtype)
         """Of what is divided out of each matrix; the last is of norms that are left to the reference."""
         self.of_norm = torch.full((self.size,), len(self.reads))
         self.of_norm[self.into] = torch.repeat_interleave(owner, counts)
         self.are_norms = torch.equal(self.into, torch.arange(self.size))
-        self.sums = torch.zeros(len(self.into), dtype=torch.float64, device=device)
+        self.sums = torch.zeros(len(self.into), dtype=torch.float64)
         starts, places = whole_numbers(counts.cumsum(0) - counts), whole_numbers(others.cumsum(0) - others)
         self.table = table_of(self.reads, tensors, starts, self.factors, places)
-        self.launcher: SquaresLauncher | None = None
-        if self.reads:
-            self.launcher = squares_launcher(device, dtype, self.table)
+        self.launcher = CpuSquares(self.table, dtype) if self.reads else None
 
     def __call__(self, weights: Mapping[str, Tensor], log_scales: Tensor) -> Tensor:
         """Logarithms of the norms, in the order of the readings.

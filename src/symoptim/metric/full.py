@@ -10,7 +10,7 @@ from symoptim.geometry.distributed import gathered
 from symoptim.metric.gauge import Gauge, Own
 from symoptim.metric.layout import Layout, layout_of
 from symoptim.metric.levels import Level
-from symoptim.metric.measure import Read, measured, read_norms
+from symoptim.metric.measure import measured
 from symoptim.metric.plan import Plan, plan_of
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import SymmetrySpec
@@ -83,19 +83,16 @@ class FullMetric:
             left.append(moving[~torch.isin(moving, read)])
         return unique_values(torch.cat(left))[0]
 
-    def log_scales(self, weights: Mapping[str, Tensor], read: Read = read_norms) -> Tensor:
+    def log_scales(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Log-scales at all positions of the layout.
 
         Args:
             weights: all tensors of the group, by name.
-            read: how norms are taken.
 
         Returns:
             ``(positions,)``.
         """
-        sizes = {
-            direction: measured(self.layout, plan, weights, read) for direction, plan in self.plans.items()
-        }
+        sizes = {direction: measured(self.layout, plan, weights) for direction, plan in self.plans.items()}
         return self.gauge.log_scales(self.layout, sizes, weights, self.own)
 
     def factors(self, weights: Mapping[str, Tensor], power: float = 1.0) -> dict[str, tuple[Tensor, ...]]:

@@ -12,7 +12,7 @@ path norm; Neyshabur, Salakhutdinov, Srebro, arXiv:1506.02617).
 Pure functions of tensors: they can be mapped (``torch.func.vmap``), captured and differentiated.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -29,18 +29,13 @@ def read_norms(level: Level, weights: Mapping[str, Tensor], log_scales: Tensor) 
     return torch.cat([log_norms(one, weights[one.tensor], log_scales) for one in level.readings])
 
 
-Read = Callable[[Level, Mapping[str, Tensor], Tensor], Tensor]
-"""A way to do what :func:`read_norms` does."""
-
-
-def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor], read: Read = read_norms) -> Tensor:
+def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor]) -> Tensor:
     """Log-sizes of all generators, ``(generators,)``; zero for those the plan does not read.
 
     Args:
         layout: of the tensors.
         plan: the order of reading.
         weights: by name.
-        read: how norms are taken.
 
     Returns:
         One number per generator.
@@ -48,7 +43,7 @@ def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor], read: Re
     sizes = layout.exponents.values.new_zeros(layout.generators)
     log_scales = layout.exponents.values.new_zeros(layout.positions)
     for level in plan.levels:
-        norms = read(level, weights, log_scales)
+        norms = read_norms(level, weights, log_scales)
         own = norms.index_select(0, level.chosen) - log_scales.index_select(0, level.positions)
         size = _log_root_mean_square(own, level) / level.exponents
         sizes = sizes.index_copy(0, level.generators, size)

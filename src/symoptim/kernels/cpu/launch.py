@@ -59,7 +59,7 @@ class CpuSquares:
         self.shares = Shares(_lines(number, row) for number, row in enumerate(rows_of(table)))
 
     def launch(self, table: Tensor, sums: Tensor) -> None:
-        """Write all sums; see :class:`symoptim.kernels.dispatch.SquaresLauncher`."""
+        """Write all sums, ``(n,)``, float64; addresses in the table may have changed."""
         self.shares.call(cast("Any", squares), table.numpy(), self.like, sums.zero_().numpy())
 
 
