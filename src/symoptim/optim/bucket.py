@@ -1,8 +1,8 @@
 """Parameters that are stepped by one launch: where all they need is, and whether it still is there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +18,7 @@ from symoptim.optim.precision import State
 
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
 """State that kernels use, and the column of the table that its address goes to."""
+_gradient_of: Callable[[Tensor], Any] = attrgetter("grad")
 
 
 class Entry(NamedTuple):
@@ -85,7 +86,7 @@ class Bucket:
                 return False
         if not (self.forms.hold(self.placed) and self.places.hold(self.placed)):
             return False
-        gradients: list[Any] = [parameter.grad for parameter in self.whole]
+        gradients = list(map(_gradient_of, self.whole))
         if not self.gradient_forms.hold(gradients):
             return False
         return self.gradient_places.hold(gradients) or self._points_at(gradients)
