@@ -1,7 +1,7 @@
 """Parameters that are stepped by one launch: where all they need is, and whether it still is there."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from symoptim.optim.precision import State
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
 """State that kernels use, and the column of the table that its address goes to."""
 _gradient_of: Callable[[Tensor], Any] = attrgetter("grad")
+_found: Callable[[State, str], object] = dict[str, Any].get
 
 
 class Entry(NamedTuple):
@@ -82,7 +83,7 @@ class Bucket:
     def is_ready(self) -> bool:
         """Whether parameters and state are where they were; gradients like the first may be anywhere."""
         for name, kept in self.kept.items():
-            if not all(map(is_, [state.get(name) for state in self.states], kept)):
+            if not all(map(is_, map(_found, self.states, repeat(name)), kept)):
                 return False
         if not (self.forms.hold(self.placed) and self.places.hold(self.placed)):
             return False

@@ -2,14 +2,14 @@
 """Steps on CUDA devices: a launch for each kind of rows among all tensors, recorded as one graph.
 
 Nothing waits for the device. Tables are copied to it when addresses have changed. After the first step of a
-kind its launches are replayed from a graph, in two branches: what they leave of the device to each other they
-use, and the host makes one call.
+kind its launches are replayed from a graph, in two branches that share the device: the host makes one call.
 """
 
 from array import array
 from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, repeat
+from operator import is_
 from typing import Any, NamedTuple
 
 import torch
@@ -78,6 +78,7 @@ class CudaLauncher:
         self.known: tuple[Numbers, list[bool]] | None = None
         self.scaling: tuple[Tensor, Tensor] | None = None
         self.graphs: dict[tuple[bool, bool], torch.cuda.CUDAGraph | None] = {}
+        self.again: tuple[Numbers, torch.cuda.CUDAGraph] | None = None  # all that a step of these needs
 
     def point_at(self, gradients: Sequence[int]) -> None:
         """Use gradients at these addresses; they often come back to where they were."""
@@ -91,6 +92,7 @@ class CudaLauncher:
             self.tables[key] = Table(table.pin_memory(), is_aligned)
         table, self.is_aligned = self.tables[key]
         self.table.put(table)
+        self.again = None
 
     def launch(
         self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
@@ -100,11 +102,15 @@ class CudaLauncher:
             return  # all tensors are empty, and so would the graph be
         here = torch.cuda.current_device() == self.device.index
         with nullcontext() if here else torch.cuda.device(self.device):
+            is_plain = scaling is None and all(map(is_, rates, repeat(None)))
             if torch.cuda.is_current_stream_capturing():
                 keep(self)
                 self._enqueue(self._inputs(numbers, rates, scaling, captured=True))
+            elif is_plain and self.again is not None and self.again[0] == numbers:
+                self.again[1].replay()
             else:
-                self._replay(self._inputs(numbers, rates, self._kept(scaling), captured=False))
+                graph = self._replay(self._inputs(numbers, rates, self._kept(scaling), captured=False))
+                self.again = (numbers, graph) if is_plain and graph is not None else None
 
     def _inputs(
         self,
@@ -126,17 +132,18 @@ class CudaLauncher:
                 values[group, RATE].copy_(rate.reshape(()), non_blocking=True)
         return Inputs(table, values, scaling)
 
-    def _replay(self, inputs: Inputs) -> None:
-        """Launch all that a step needs: kernel by kernel the first time, then at once."""
+    def _replay(self, inputs: Inputs) -> torch.cuda.CUDAGraph | None:
+        """Launch all of a step: kernel by kernel the first time, then at once, by the graph returned."""
         key = self.is_aligned, inputs.scaling is not None
         if key not in self.graphs:
             self._enqueue(inputs)
             self.graphs[key] = None
-            return
+            return None
         graph = self.graphs[key]
         if graph is None:
             graph = self.graphs[key] = record(lambda: self._enqueue(inputs), self.device)
         graph.replay()
+        return graph
 
     def _enqueue(self, inputs: Inputs) -> None:
         """Launch kernel by kernel; in a graph the first part beside the others.
