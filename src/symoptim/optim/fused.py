@@ -6,7 +6,6 @@ from operator import is_
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
 from symoptim.kernels.numbers import numbers_of, rate_elsewhere
@@ -17,6 +16,7 @@ from symoptim.optim.checks import Group, check_gradients
 from symoptim.optim.fusible import KINDS, axis_of, taken_of, without_shared
 from symoptim.optim.places import form_of
 from symoptim.optim.precision import State, lay_like
+from symoptim.optim.versions import Versions
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import Update
 
@@ -66,6 +66,7 @@ class FusedSteps:
         self.others = [parameter for parameter in self.parameters if parameter not in stepped]
         self.forms = [form_of(parameter.grad) for parameter in self.others]
         self.stepped = list(stepped)
+        self.versions = Versions(self.stepped)
         self.states: list[State] = list(optimizer.state.values())
         self.has_state = any(bucket.kept for bucket in (*self.buckets, *self.late))
         self.is_current = True
@@ -151,13 +152,12 @@ class FusedSteps:
             return self._interrupted()
         for bucket in self.late:
             bucket.step(numbers, rates, scaling)
-        # As an operation of torch's own would: autograd refuses to use what has been overwritten.
-        increment_version(self.stepped)
+        self.versions.count()
         return self.left
 
     def _interrupted(self) -> list[list[Tensor]]:
         """By group, all parameters but those that have been stepped first."""
-        increment_version(self.first)
+        Versions(self.first).count()
         check_gradients(self.groups)
         self.is_current = False
         done = set(self.first)
