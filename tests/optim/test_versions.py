@@ -51,7 +51,7 @@ def test_a_parameter_whose_memory_was_replaced_still_is_counted(change: Callable
 def test_neither_parameters_nor_their_memory_are_kept() -> None:
     weight = nn.Parameter(torch.ones(2, 3))
     counted = Versions([weight])
-    weight.counted = counted  # type: ignore[attr-defined]
+    weight.counted = counted
     gone, memory = weakref.ref(weight), weakref.ref(weight.untyped_storage())
     assert all(counter.untyped_storage().nbytes() == 0 for counter in counted._counters)
     del weight, counted
