@@ -81,7 +81,6 @@ def test_unit_rows_stay_unit_under_steps_of_a_thousand(shape: tuple[int, int], m
     assert (weight.double().norm(dim=1) - 1).abs().max() < 3e-7
 
 
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
 def test_after_the_first_two_a_step_allocates_nothing_and_waits_for_nothing(

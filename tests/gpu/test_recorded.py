@@ -32,8 +32,10 @@ def take(kind: str, optimizer: ScaledSGD | UnitNormSGD, weight: nn.Parameter) ->
     if kind == "rate on the device":
         group["lr"] = torch.tensor(0.02, device="cuda", dtype=torch.float64)
     if kind == "moved":
-        assert weight.grad is not None
-        weight.grad = weight.grad.clone()
+        before = weight.grad
+        assert before is not None
+        weight.grad = before.clone()
+        before.fill_(torch.nan)  # for whoever still reads there
     if kind == "scaled":
         weight.grad.mul_(8)
         optimizer.grad_scale = torch.tensor(8.0, device="cuda")
@@ -47,6 +49,27 @@ def take(kind: str, optimizer: ScaledSGD | UnitNormSGD, weight: nn.Parameter) ->
         optimizer.step()
     if kind == "scaled":
         del optimizer.grad_scale, optimizer.found_inf
+
+
+def test_a_step_after_one_that_failed_half_way_has_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    fused, weight = optimizer_of(ScaledSGD, 0.0, fused=True)
+    reference, other = optimizer_of(ScaledSGD, 0.0, fused=False)
+    for parameter in (weight, other):
+        parameter.grad = torch.ones_like(parameter) / 10
+    for kind in ("plain", "plain", "plain"):
+        take(kind, fused, weight)
+        reference.step()
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("symoptim.kernels.cuda.launch.CudaLauncher._replay", fail)
+        with pytest.raises(MemoryError):
+            take("slow", fused, weight)
+    take("plain", fused, weight)
+    reference.step()
+    torch.testing.assert_close(weight, other, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

@@ -213,6 +213,23 @@ def test_what_was_moved_late_is_stepped_once_and_found_again(
     assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("moves", [False, True])
+def test_autograd_is_told_of_what_is_stepped_late_and_of_what_was_before_it_moved(
+    moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused_steps, "_parted", lambda entries: (entries[:1], entries[1:]))
+    both = [nn.Parameter(torch.randn(5, 3)) for _ in range(2)]
+    for weight in both:
+        weight.grad = torch.ones_like(weight)
+    optimizer = ScaledSGD(both, lr=0.01, fused=True)
+    optimizer.step()
+    if moves:
+        both[1].data = both[1].data.clone()
+    before = [weight._version for weight in both]
+    optimizer.step()
+    assert all(weight._version > version for weight, version in zip(both, before, strict=True))
+
+
 def test_a_compiler_leaves_a_step_to_kernels() -> None:
     found: list[torch.Tensor] = []
     for compiled in (True, False):

@@ -19,7 +19,7 @@ from symoptim.optim.precision import State
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
 """State that kernels use, and the column of the table that its address goes to."""
 _gradient_of: Callable[[Tensor], Any] = attrgetter("grad")
-_found: Callable[[State, str], object] = dict[str, Any].get
+_kept_in: Callable[[State, str], object] = dict[str, Any].get
 
 
 class Entry(NamedTuple):
@@ -83,7 +83,7 @@ class Bucket:
     def is_ready(self) -> bool:
         """Whether parameters and state are where they were; gradients like the first may be anywhere."""
         for name, kept in self.kept.items():
-            if not all(map(is_, map(_found, self.states, repeat(name)), kept)):
+            if not all(map(is_, map(_kept_in, self.states, repeat(name)), kept)):
                 return False
         if not (self.forms.hold(self.placed) and self.places.hold(self.placed)):
             return False

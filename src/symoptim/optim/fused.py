@@ -6,6 +6,7 @@ from operator import is_
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
 from symoptim.kernels.numbers import numbers_of, rate_elsewhere
@@ -16,7 +17,6 @@ from symoptim.optim.checks import Group, check_gradients
 from symoptim.optim.fusible import KINDS, axis_of, taken_of, without_shared
 from symoptim.optim.places import form_of
 from symoptim.optim.precision import State, lay_like
-from symoptim.optim.versions import Versions
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import Update
 
@@ -66,7 +66,6 @@ class FusedSteps:
         self.others = [parameter for parameter in self.parameters if parameter not in stepped]
         self.forms = [form_of(parameter.grad) for parameter in self.others]
         self.stepped = [parameter for parameter in self.parameters if parameter in stepped]
-        self.versions = Versions(self.stepped)
         self.states: list[State] = list(optimizer.state.values())
         self.has_state = any(bucket.kept for bucket in (*self.buckets, *self.late))
         self.is_current = True
@@ -152,12 +151,13 @@ class FusedSteps:
             return self._interrupted()
         for bucket in self.late:
             bucket.step(numbers, rates, scaling)
-        self.versions.count()
+        # As an operation of torch's own would: autograd refuses to use what has been overwritten.
+        increment_version(self.stepped)
         return self.left
 
     def _interrupted(self) -> list[list[Tensor]]:
         """By group, all parameters but those that have been stepped first."""
-        Versions(self.first).count()
+        increment_version(self.first)
         check_gradients(self.groups)
         self.is_current = False
         done = set(self.first)
@@ -167,9 +167,9 @@ class FusedSteps:
 def _parted(entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
     """The largest parameters and the others, if these are many.
 
-    The others stay in order, which mostly is that of their memory: the host, whose caches a training step has
-    filled with something else, looks at them a tenth faster. On CPUs there are none: kernels there are at
-    work as long as they are called.
+    On CPUs there are no others: kernels there are at work as long as they are called. Elsewhere these stay in
+    order, which mostly is that of memory. When caches are full of something else, as after a backward pass,
+    a host looks at ResNet-50's in a tenth less time than by size (AMD EPYC, torch 2.13).
     """
     if not entries[0].parameter.is_cuda:
         return entries, []

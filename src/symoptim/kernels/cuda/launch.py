@@ -64,8 +64,7 @@ class CudaLauncher:
             "BUFFERED": bool((table[:, BUFFER] != 0).any()),
         }
         self.is_factored = bool((table[:, COLUMNS] != 0).any())
-        found = whole_programs(table)
-        self.whole = [(kind, Mirror(programs, device)) for kind, programs in found.items()]
+        self.whole = [(kind, Mirror(programs, device)) for kind, programs in whole_programs(table).items()]
         shared, scratch = shared_programs(table)
         self.shared = Mirror(shared, device)
         self.scratch = torch.empty(scratch, dtype=torch.float64, device=device)
@@ -78,7 +77,7 @@ class CudaLauncher:
         self.known: tuple[Numbers, list[bool]] | None = None
         self.scaling: tuple[Tensor, Tensor] | None = None
         self.graphs: dict[tuple[bool, bool], torch.cuda.CUDAGraph | None] = {}
-        self.again: tuple[Numbers, torch.cuda.CUDAGraph] | None = None  # all that a step of these needs
+        self.again: tuple[Numbers, torch.cuda.CUDAGraph] | None = None  # numbers there now, what reads them
 
     def point_at(self, gradients: Sequence[int]) -> None:
         """Use gradients at these addresses; they often come back to where they were."""
@@ -100,8 +99,8 @@ class CudaLauncher:
         """Step all tensors; see :class:`symoptim.kernels.dispatch.Launcher`."""
         if not self.whole and not len(self.shared.host):
             return  # all tensors are empty, and so would the graph be
-        here = torch.cuda.current_device() == self.device.index
-        with nullcontext() if here else torch.cuda.device(self.device):
+        is_here = torch.cuda.current_device() == self.device.index
+        with nullcontext() if is_here else torch.cuda.device(self.device):
             is_plain = scaling is None and all(map(is_, rates, repeat(None)))
             if torch.cuda.is_current_stream_capturing():
                 keep(self)
@@ -109,6 +108,7 @@ class CudaLauncher:
             elif is_plain and self.again is not None and self.again[0] == numbers:
                 self.again[1].replay()
             else:
+                self.again = None  # an error may leave other numbers there
                 graph = self._replay(self._inputs(numbers, rates, self._kept(scaling), captured=False))
                 self.again = (numbers, graph) if is_plain and graph is not None else None
 
@@ -124,8 +124,8 @@ class CudaLauncher:
         # Of a rate on the device the numbers say nothing, and a host's may be what they say instead.
         known = numbers, [rate is None for rate in rates]
         if self.known != known:
-            self.known = known
             self.numbers.put(torch.tensor(numbers, dtype=torch.float64, device="cpu").pin_memory())
+            self.known = known
         table, values = (cell.copy() if captured else cell.get() for cell in (self.table, self.numbers))
         for group, rate in enumerate(rates):
             if rate is not None:
