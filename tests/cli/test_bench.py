@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from symoptim.bench import cases, clock, floor
 from symoptim.bench.cases import Case, Weight
+from symoptim.bench.contestants import Contestant
 from symoptim.cli.app import app
 from symoptim.errors import OptionError
 
@@ -56,6 +57,38 @@ def test_it_measures_prints_writes_and_goes_on(tmp_path: Path) -> None:
     assert "SGDP" not in part
 
 
+def test_who_is_missing_is_named_though_nothing_is_left_to_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Contestant, "missing", _without_oblique)
+    path = tmp_path / "mine.jsonl"
+    asked = ["--device", "cpu", "--cases", "few", "--turns", "3", "--out", str(path), "--optimizers"]
+    assert bench(*asked, "un-reference").exit_code == 0
+    for _ in range(2):
+        result = bench(*asked, "un-reference,oblique")
+        assert "ObliqueSGD (NVIDIA): not here" in result.stdout
+    assert "has all that can be measured here" in result.stderr
+    named = [json.loads(line).get("contestant") for line in path.read_text().splitlines()]
+    assert named.count("oblique") == 2  # once for each momentum
+
+
+def _without_oblique(contestant: Contestant, *_: object) -> str:
+    return "not here" if contestant.name == "oblique" else ""
+
+
+def test_who_has_no_place_is_told_why(tmp_path: Path) -> None:
+    asked = ["--device", "cpu", "--cases", "few", "--turns", "3", "--momentum", "0", "--out"]
+    result = bench(*asked, str(tmp_path / "mine.jsonl"), "--optimizers", "full-reference,adamw-fused")
+    assert result.exit_code == 0
+    assert "full metric, reference: needs a network, which none of these is: a few" in result.stderr
+    assert "AdamW, fused: has momentum of its own" in result.stderr
+
+
+def test_where_no_bar_can_be_seen_there_is_a_line_for_every_case(tmp_path: Path) -> None:
+    lines = measure(tmp_path / "mine.jsonl").stderr.splitlines()
+    assert lines[:2] == ["a few, momentum 0", "a few, momentum 0.9"]
+
+
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def press(*_: object) -> None:
         raise KeyboardInterrupt
@@ -74,6 +107,9 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (["--momentum", "1.5"], "--momentum must be"),
         (["--momentum", "much"], "--momentum must be"),
         (["--dtype", "int8"], "--dtype must be of float32, bfloat16"),
+        (["--cases", ","], "--cases names nothing; got ','"),
+        (["--optimizers", ""], "--optimizers names nothing"),
+        (["--dtype", " "], "--dtype names nothing"),
         (["--report"], "go together"),
         (["file.jsonl"], "go together"),
     ],

@@ -71,10 +71,16 @@ class Journal:
         known = read_steps([path]) if path.exists() else []
         ours = [step for step in known if [step.session[key] for key in IDENTITY] == identity]
         self.done = {step.key for step in ours if step.seconds is not None or "refused" in step.line}
+        self.named = {step.key for step in ours}
+        """What is done, and who was missing."""
 
     def has(self, line: Line) -> bool:
         """Whether the contestant of a line was on its case before, on this machine with this code."""
         return Step(session=self.session, line=line).key in self.done
+
+    def names(self, line: Line) -> bool:
+        """Whether it has anything on the contestant of a line on its case, be it that he was missing."""
+        return Step(session=self.session, line=line).key in self.named
 
     def add(self, lines: Iterable[Line]) -> None:
         """Write lines of kind ``step`` at once.

@@ -84,6 +84,23 @@ def carry_out(plan: Plan, journal: Journal, watcher: Watcher) -> None:
     for case, dtype, momenta in todo:
         if momenta:
             _measure_case(plan, case, dtype, momenta, journal, watcher)
+        missing = _missing(plan, case, dtype, {*plan.momenta} - {*momenta}, journal)
+        if missing:
+            journal.add(missing)
+
+
+def out_of_place(plan: Plan) -> dict[str, str]:
+    """Why contestants have no place in any case of the plan, by title."""
+    placed = {
+        one.name
+        for case, momentum in product(plan.cases, plan.momenta)
+        for one in _competing(plan.contestants, case, momentum)
+    }
+    titles = ", ".join(case.title for case in plan.cases)
+    whole = f"needs a network, which none of these is: {titles}"
+    own = "has momentum of its own, and is measured with --momentum 0.9"
+    absent = [one for one in plan.contestants if one.name not in placed]
+    return {one.title: whole if one.formula is None else own for one in absent}
 
 
 def _open(plan: Plan, case: Case, dtype: str, journal: Journal) -> list[float]:
@@ -97,6 +114,17 @@ def _open(plan: Plan, case: Case, dtype: str, journal: Journal) -> list[float]:
             for one in _competing(able, case, momentum)
         )
     ]
+
+
+def _missing(plan: Plan, case: Case, dtype: str, momenta: set[float], journal: Journal) -> list[Line]:
+    """Lines of those who cannot be measured here and were not named before."""
+    lines = [
+        _setting(case, dtype, momentum) | _named(one) | {"missing": reason}
+        for momentum in sorted(momenta)
+        for one in _competing(plan.contestants, case, momentum)
+        if (reason := one.missing(plan.device, DTYPES[dtype]))
+    ]
+    return [line for line in lines if not journal.names(line)]
 
 
 def _competing(contestants: list[Contestant], case: Case, momentum: float) -> list[Contestant]:
@@ -164,7 +192,7 @@ def _lines(
 
     clock = clock_for(plan.device)
     found = measure(material, able, momentum=momentum, clock=clock, pace=plan.pace, tick=tick)
-    done(left, case.title)
+    done(left, f"{case.title}, momentum {momentum:g}")
     measured = {line["contestant"]: line for line in found}
     for one in everybody:
         told = measured.get(one.name) or {**_named(one), "missing": reasons[one.name]}

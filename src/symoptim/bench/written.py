@@ -36,7 +36,10 @@ def results_text(steps: Sequence[Step], name: str) -> str:
     Returns:
         The text.
     """
-    texts = ["# What a step costs", "Written by `symoptim bench --report`; [how it is measured](speed.md)."]
+    texts = [
+        "# What a step costs",
+        "Written by `symoptim bench --report`; docs/speed.md says how it is measured.",
+    ]
     for number, mine in enumerate(places(steps).values(), start=1):
         picture = f"{name}.png" if number == 1 else f"{name}-{number}.png"
         texts += [f"## {describe(mine)}", f"![The same as bars, with the floor as a line]({picture})"]

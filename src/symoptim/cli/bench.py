@@ -83,22 +83,23 @@ def bench(
             raise OptionError(
                 "--report and FILEs go together: symoptim bench --report results/bench-cpu.jsonl"
             )
-        chosen = only(read_steps(files), _names(cases), _names(optimizers))
+        chosen = only(read_steps(files), _names("--cases", cases), _names("--optimizers", optimizers))
         show_results(chosen, (out or files[0]).with_suffix(""))
         return
     import torch  # it takes a second, which a report need not wait for
 
     from symoptim.bench.cases import CASES, case_named
     from symoptim.bench.rivals import contestants_named
-    from symoptim.bench.run import DTYPES, Plan, session_of
+    from symoptim.bench.run import DTYPES, Plan, out_of_place, session_of
     from symoptim.bench.turns import Pace
     from symoptim.engine.numerics import device_named
 
     where = device_named(device)
-    chosen_cases = _names(cases) or (("resnet50", "segnet", "tiny") if where.type == "cpu" else tuple(CASES))
+    usual = ("resnet50", "segnet", "tiny") if where.type == "cpu" else tuple(CASES)
+    chosen_cases, chosen = _names("--cases", cases) or usual, _names("--optimizers", optimizers)
     plan = Plan(
         cases=tuple(map(case_named, chosen_cases)),
-        contestants=contestants_named(_names(optimizers), compiled=compiled),
+        contestants=contestants_named(chosen, compiled=compiled),
         momenta=_momenta(momentum),
         dtypes=_known(dtype, tuple(DTYPES)),
         device=where,
@@ -108,10 +109,12 @@ def bench(
     path = out or Path("results") / f"bench-{plan.device.type}.jsonl"
     before = path.stat().st_size if path.exists() else 0
     measure_all(plan, Journal(path, session_of(plan.device)))
+    notes = [f"{title}: {reason}" for title, reason in out_of_place(plan).items() if chosen]
     if path.stat().st_size == before:
-        Console(stderr=True).print(f"nothing was left to measure: {path} has it all", highlight=False)
-    asked = {*chosen_cases}
-    show_results(only(read_steps([path]), sorted(asked), _names(optimizers)), path.with_suffix(""))
+        notes.append(f"nothing was left to measure: {path} has all that can be measured here")
+    show_results(only(read_steps([path]), chosen_cases, chosen), path.with_suffix(""))
+    for note in notes:
+        Console(stderr=True).print(note, highlight=False, markup=False, soft_wrap=True)
 
 
 class Bar:
@@ -119,7 +122,7 @@ class Bar:
 
     def __init__(self, progress: Progress) -> None:
         """Show it there."""
-        self.progress, self.total = progress, 0.0
+        self.progress, self.total, self.told = progress, 0.0, ""
         self.task = progress.add_task("preparing", total=None)
 
     def expect(self, amount: float) -> None:
@@ -128,8 +131,12 @@ class Bar:
         self.progress.update(self.task, total=self.total)
 
     def done(self, amount: float, words: str) -> None:
-        """So much of it is done."""
+        """So much of it is done; where no bar can be seen, a line for every case."""
         self.progress.update(self.task, advance=amount, description=words)
+        case, _, _ = words.partition(":")
+        if not self.progress.console.is_terminal and case != self.told:
+            self.progress.console.print(case, highlight=False, markup=False)
+            self.told = case
 
 
 def measure_all(plan: "Plan", journal: Journal) -> None:
@@ -184,14 +191,19 @@ def show_results(steps: Sequence[Step], path: Path) -> None:
     tell_written(console, write_results(steps, path))
 
 
-def _names(text: str | None) -> tuple[str, ...] | None:
+def _names(option: str, text: str | None) -> tuple[str, ...] | None:
     """Names in a list one has typed; None if there is no list."""
-    return None if text is None else tuple(name.strip().lower() for name in text.split(",") if name.strip())
+    if text is None:
+        return None
+    names = tuple(name.strip().lower() for name in text.split(",") if name.strip())
+    if not names:
+        raise OptionError(f"{option} names nothing; got '{text}'. Leave it out for the usual ones")
+    return names
 
 
 def _known(text: str, known: Sequence[str]) -> tuple[str, ...]:
-    names = _names(text) or ()
-    if not names or not set(names) <= set(known):
+    names = _names("--dtype", text) or ()
+    if not set(names) <= set(known):
         raise OptionError(f"--dtype must be of {', '.join(known)}; got '{text}'")
     return names
 
