@@ -1,5 +1,6 @@
 """Whatever happens to tensors between fused steps is noticed: no step goes by an address that was."""
 
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -171,6 +172,17 @@ def test_a_gradient_without_memory_of_its_own_is_left_to_the_reference(steps: in
         else:
             results.append(weight.detach().sum().item())
     assert results[0] == results[1]
+
+
+def test_state_that_is_put_elsewhere_has_its_memory_back_at_once() -> None:
+    weight = nn.Parameter(torch.randn(4, 4))
+    weight.grad = torch.ones_like(weight)
+    optimizer = ScaledSGD([weight], lr=0.01, momentum=0.9, fused=True)
+    optimizer.step()
+    state = optimizer.state[weight]
+    gone = weakref.ref(state["momentum_buffer"])
+    state["momentum_buffer"] = state["momentum_buffer"].clone()
+    assert gone() is None
 
 
 def _moved(optimizer: ScaledSGD, late: nn.Parameter) -> None:

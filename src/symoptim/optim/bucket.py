@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -57,20 +57,28 @@ class Bucket:
         first = local(self.whole[0])
         self.device, self.dtype = first.device, first.dtype
         used = {"momentum_buffer": buffered, "master": update_dtype(self.dtype) != self.dtype}
-        self.kept = {name: [state[name] for state in self.states] for name in KEPT if used[name]}
-        self.placed = [*self.whole, *chain.from_iterable(self.kept.values())]
-        self.places, self.forms = Places(self.placed), Forms(self.placed)
-        table = torch.tensor([self._row(*numbered) for numbered in enumerate(entries)], device="cpu")
+        self.kept = [name for name in KEPT if used[name]]
+        placed = self._placed()
+        self.places, self.forms = Places(placed), Forms(placed)
+        table = torch.tensor([self._row(entry) for entry in entries], device="cpu")
         self.launcher = launcher(self.device, self.dtype, table)
         gradients = [entry.parameter.grad for entry in entries if entry.parameter.grad is not None]
         self.gradient_places, self.gradient_forms = Places(gradients), Forms(gradients)
         self.launcher.point_at(self.gradient_places.addresses)
 
-    def _row(self, index: int, entry: Entry) -> list[int]:
+    def _placed(self) -> list[Any]:
+        """Parameters, and what is kept of them now.
+
+        State itself is not held on to: whoever puts it elsewhere, to save memory, has that memory at once.
+        """
+        kept = (map(_kept_in, self.states, repeat(name)) for name in self.kept)
+        return [*self.whole, *chain.from_iterable(kept)]
+
+    def _row(self, entry: Entry) -> list[int]:
         row = [0] * columns.WIDTH
         row[columns.PARAMETER] = row[columns.WEIGHTS] = address_of(entry.parameter)
-        for name, kept in self.kept.items():
-            row[KEPT[name]] = address_of(kept[index])
+        for name in self.kept:
+            row[KEPT[name]] = address_of(entry.state[name])
         row[columns.OUTER : columns.INNER + 1] = lay_of(local(entry.parameter), entry.axis)
         if entry.sides is not None:
             by_row, by_column, twice = entry.sides
@@ -82,10 +90,8 @@ class Bucket:
 
     def is_ready(self) -> bool:
         """Whether parameters and state are where they were; gradients like the first may be anywhere."""
-        for name, kept in self.kept.items():
-            if not all(map(is_, map(_kept_in, self.states, repeat(name)), kept)):
-                return False
-        if not (self.forms.hold(self.placed) and self.places.hold(self.placed)):
+        placed = self._placed()
+        if not (self.forms.hold(placed) and self.places.hold(placed)):
             return False
         gradients = list(map(_gradient_of, self.whole))
         if not self.gradient_forms.hold(gradients):
