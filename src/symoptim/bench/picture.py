@@ -37,7 +37,10 @@ def draw(steps: Sequence[Step], path: Path) -> list[Path]:
         for column, momentum in enumerate(momenta):
             heading = "no momentum" if not momentum else f"momentum {momentum:g}"
             _panel(grid[row, column], _shown(steps, case, momentum), f"{cases[case]}, {heading}")
-    key = "dashes are the floor, whiskers the 20th to 80th percentile"
+    key = (
+        "logarithmic axes, each with a start of its own; whiskers are the 20th to 80th percentile, "
+        "dashes the bytes over the bandwidth of a copy"
+    )
     figure.suptitle(f"Milliseconds of an optimizer's step: {describe(steps)}\n{key}", fontsize=10)
     return save(figure, path)
 
