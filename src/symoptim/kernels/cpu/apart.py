@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import njit
+from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.cpu.filters import inverse_norm
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 from symoptim.kernels.table import SCALED
@@ -16,6 +16,7 @@ ROWS_AT_ONCE = 64  # summed in their own precision before they are added to floa
 @njit
 def _add_products(x, y, stride, width, sums):
     """Add the products of stretches that lie ``stride`` apart, place by place."""
+    narrow()
     rows = (x.size - width) // stride + 1
     part = np.empty(width, x.dtype)
     for block in range(0, rows, ROWS_AT_ONCE):
@@ -43,6 +44,7 @@ def _sums(x, y, stride, width, inner):
 @njit
 def _move(w, g, m, stride, a, b, c, d, e, f):
     """``w = a w + b g + c m`` and ``m = d m + e g + f w``, of what they were; a, b, e, f by place."""
+    narrow()
     width = a.size
     for row in range((w.size - width) // stride + 1):
         here, end = row * stride, row * stride + width

@@ -54,3 +54,19 @@ def _pointer(context, address, like):  # noqa: ARG001 - numba's protocol
 def array_at(address, size, like):
     """The entries at an address, as an array with the type of ``like``; none at address zero."""
     return carray(_pointer(address, like), size if address else 0)  # pyright: ignore[reportCallIssue]
+
+
+@intrinsic
+def narrow(context):  # noqa: ARG001 - numba's protocol
+    """Have the loops of the function it is called in compiled to vectors of 32 bytes.
+
+    On AMD's Zen 4 LLVM would take 64, and a row that is read twice a tenth to a fifth longer. For Intel's cores
+    it takes 32 by itself.
+    """
+
+    def mark(backend, builder, _, __):
+        # llvmlite's own ``add`` knows few attributes.
+        set.add(builder.function.attributes, '"prefer-vector-width"="256"')
+        return backend.get_dummy_value()
+
+    return types.void(), mark

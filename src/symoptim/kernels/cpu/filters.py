@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import in_order, njit
+from symoptim.kernels.cpu.compiled import in_order, narrow, njit
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64, for long filters
@@ -29,6 +29,7 @@ SMALL = 1e-30  # squares up to which float32 has few digits left
 
 @njit
 def _block_of_one(w):
+    narrow()
     ww = w.dtype.type(0)
     for i in range(w.size):
         ww += w[i] * w[i]
@@ -48,6 +49,7 @@ def products_of_one(w):
 
 @njit
 def _block_of_two(w, g):
+    narrow()
     ww = wg = gg = w.dtype.type(0)
     for i in range(w.size):
         ww += w[i] * w[i]
@@ -70,6 +72,7 @@ def _products_of_two(w, g):
 
 @njit
 def _block_of_three(w, g, m, old, new):
+    narrow()
     ww = wg = wm = dd = w.dtype.type(0)
     for i in range(w.size):
         d = old * m[i] + new * g[i]
@@ -98,6 +101,7 @@ def _products_of_three(w, g, m, old, new):
 @njit
 def move(w, g, begin, end, a, b):
     """``w = a w + b g``, from one position to another."""
+    narrow()
     a, b = w.dtype.type(a), w.dtype.type(b)
     for i in range(np.uintp(begin), np.uintp(end)):
         w[i] = a * w[i] + b * g[i]
@@ -106,6 +110,7 @@ def move(w, g, begin, end, a, b):
 @njit
 def move_with_buffer(w, g, m, begin, end, a, b, c, d, e):
     """``w = a w + b g + c m`` and ``m = d m + e g``, of what they were."""
+    narrow()
     a, b, c = w.dtype.type(a), w.dtype.type(b), w.dtype.type(c)
     d, e = w.dtype.type(d), w.dtype.type(e)
     for i in range(np.uintp(begin), np.uintp(end)):
@@ -117,6 +122,7 @@ def move_with_buffer(w, g, m, begin, end, a, b, c, d, e):
 @njit
 def _turn_with_buffer(w, g, m, a, b, c, d, e, f):
     """``w = a w + b g + c m`` and ``m = d m + e g + f w``, of what they were."""
+    narrow()
     a, b, c = w.dtype.type(a), w.dtype.type(b), w.dtype.type(c)
     d, e, f = w.dtype.type(d), w.dtype.type(e), w.dtype.type(f)
     for i in range(w.size):
@@ -127,6 +133,7 @@ def _turn_with_buffer(w, g, m, a, b, c, d, e, f):
 
 @njit
 def _times(w, factor):
+    narrow()
     factor = w.dtype.type(factor)
     for i in range(w.size):
         w[i] *= factor
@@ -185,6 +192,7 @@ def to_unit(w, g, m, ww, wg, wm, squared, number):
 @in_order
 def factored(w, g, m, row, columns, twice, number):
     """Step of a row whose gradient is multiplied by its factor and its columns', or by their squares."""
+    narrow()
     rate = number[RATE]
     a, b = w.dtype.type(1 - rate * number[DECAY]), w.dtype.type(-rate * number[NEW])
     c, d = w.dtype.type(-rate * number[OLD]), w.dtype.type(number[MOMENTUM])

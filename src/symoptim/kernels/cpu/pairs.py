@@ -8,7 +8,7 @@ a second, and one of AMD's a fifth less: those take rows one by one.
 import llvmlite.binding
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import njit
+from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.cpu.filters import BLOCK, to_unit, unit
 from symoptim.kernels.numbers import NEW, OLD, SIGN
 
@@ -18,6 +18,7 @@ TOGETHER = not llvmlite.binding.get_host_cpu_name().startswith("znver")
 
 @njit
 def _block(w, g, m, x, y, z, old, new):
+    narrow()
     ww = wg = wm = dd = w.dtype.type(0)
     xx = xy = xz = ee = w.dtype.type(0)
     for i in range(w.size):

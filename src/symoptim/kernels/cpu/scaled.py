@@ -7,7 +7,7 @@ be asked for one thing at a time, first for weights and then for gradients, and 
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import njit
+from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.cpu.filters import move, move_with_buffer
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
@@ -16,6 +16,7 @@ CHUNK = 256  # entries, summed in their own precision; 128 to 512 are equally fa
 
 @njit
 def _square(w, begin, end):
+    narrow()
     square = w.dtype.type(0)
     for i in range(np.uintp(begin), np.uintp(end)):
         square += w[i] * w[i]

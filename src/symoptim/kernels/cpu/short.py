@@ -6,7 +6,7 @@ The formulas are those of :mod:`.filters`.
 
 import math
 
-from symoptim.kernels.cpu.compiled import njit
+from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.cpu.filters import SAFE, SMALL, inverse_norm
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
@@ -17,6 +17,7 @@ SHORT_UNIT = 2047  # entries of rows on the sphere; to cut out one of 576 takes 
 @njit
 def short_scaled_rows(w, g, number):
     """Step rows in the scaled metric."""
+    narrow()
     rate = number[RATE]
     a = w.dtype.type(1 - rate * number[DECAY])
     for row in range(w.shape[0]):
@@ -31,6 +32,7 @@ def short_scaled_rows(w, g, number):
 @njit
 def short_scaled_rows_with_buffer(w, g, m, number):
     """Step rows in the scaled metric, with momentum."""
+    narrow()
     rate = number[RATE]
     a, c = w.dtype.type(1 - rate * number[DECAY]), w.dtype.type(-rate * number[OLD])
     d = w.dtype.type(number[MOMENTUM])
@@ -49,6 +51,7 @@ def short_scaled_rows_with_buffer(w, g, m, number):
 @njit
 def short_unit_rows(w, g, number):
     """Step rows on the unit sphere."""
+    narrow()
     rate, sign, new = number[RATE], number[SIGN], number[NEW]
     for row in range(w.shape[0]):
         ww = wg = gg = w.dtype.type(0)
@@ -74,6 +77,7 @@ def short_unit_rows(w, g, number):
 @njit
 def short_unit_rows_with_buffer(w, g, m, number):
     """Step rows on the unit sphere, with momentum."""
+    narrow()
     rate, sign, old, new = number[RATE], number[SIGN], number[OLD], number[NEW]
     d, e = w.dtype.type(number[MOMENTUM]), w.dtype.type(sign)
     by_m, by_g = w.dtype.type(old), w.dtype.type(new * sign)
@@ -106,6 +110,7 @@ def short_unit_rows_with_buffer(w, g, m, number):
 @njit
 def _divide(w, row):
     """Divide a row by its norm."""
+    narrow()
     square = w.dtype.type(0)
     for i in range(w.shape[1]):
         square += w[row, i] * w[row, i]

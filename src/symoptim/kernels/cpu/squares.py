@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import SOURCES, array_at, in_order, kernel, njit
+from symoptim.kernels.cpu.compiled import SOURCES, array_at, in_order, kernel, narrow, njit
 from symoptim.kernels.squares import OF_ROWS, OUT
 from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS
 
@@ -19,6 +19,7 @@ def _product(one, other):
 
 @njit
 def _of_short_row(x, columns):
+    narrow()
     part = x.dtype.type(0)
     if columns.size:
         for i in range(x.size):
@@ -44,6 +45,7 @@ def _of_row(x, columns):
 @njit
 def _block_of_four(x, y, z, u, columns):
     """Of four rows that lie apart: memory gives them faster than one after the other."""
+    narrow()
     one = two = three = four = x.dtype.type(0)
     if columns.size:
         for i in range(x.size):
@@ -108,6 +110,7 @@ def _of_odd_row(x, columns):
 
 @njit
 def _of_columns(w, rows, inner, first, last, out):
+    narrow()
     width = last - first
     part = np.empty(width, w.dtype)
     for block in range(0, w.size // inner, AT_ONCE):
