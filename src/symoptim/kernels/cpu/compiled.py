@@ -3,6 +3,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numba
 from numba import carray  # pyright: ignore[reportPrivateImportUsage]
@@ -57,16 +58,18 @@ def array_at(address, size, like):
 
 
 @intrinsic
-def narrow(context):  # noqa: ARG001 - numba's protocol
-    """Have the loops of the function it is called in compiled to vectors of 32 bytes.
-
-    On AMD's Zen 4 LLVM would take 64, and steps up to a sixth longer for it. For Intel's cores it takes 32 by
-    itself.
-    """
-
+def _narrow(context):  # noqa: ARG001 - numba's protocol
     def mark(backend, builder, _, __):
         # llvmlite's own ``add`` knows few attributes.
         set.add(builder.function.attributes, '"prefer-vector-width"="256"')
         return backend.get_dummy_value()
 
     return types.void(), mark
+
+
+narrow: Any = _narrow
+"""Called in a function, it has the loops there compiled to vectors of 32 bytes.
+
+On AMD's Zen 4 LLVM would take 64, and steps up to a sixth longer for it. For Intel's cores it takes 32 by
+itself.
+"""
