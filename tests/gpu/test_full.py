@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from metric.gauges import in_every_gauge
 from optim.two_points import THOUSAND, TOLERANCE, disagreement
 from symmetry.zoo import caught, group_of
-from symoptim import FullMetricSGD, Geometric, OwnRow, PathNorm, Pooled, SymmetrySpec, discover
+from symoptim import FullMetricSGD, SymmetrySpec, discover
 from symoptim.errors import OptionError
 from symoptim.metric.gauge import Gauge
 
@@ -19,8 +20,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-GAUGES = [Pooled(), OwnRow(), PathNorm(), Geometric()]
-in_every_gauge = pytest.mark.parametrize("gauge", GAUGES, ids=lambda gauge: type(gauge).__name__)
 DEVICE = torch.device("cuda", 0)
 
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from metric.gauges import GAUGES, in_every_gauge
 from symmetry.zoo import caught, group_of
-from symoptim import Geometric, OwnRow, PathNorm, Pooled, SymmetrySpec, discover
+from symoptim import Pooled, SymmetrySpec, discover
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.sparse import Sparse
@@ -20,8 +21,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-GAUGES = [Pooled(), OwnRow(), PathNorm(), Geometric()]
-in_every_gauge = pytest.mark.parametrize("gauge", GAUGES, ids=lambda gauge: type(gauge).__name__)
 DEVICE = torch.device("cuda", 0)
 
 

@@ -7,16 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from metric.gauges import GAUGES, in_every_gauge
 from symmetry.zoo import ZOO, caught, group_of
 from symoptim import Geometric, OwnRow, PathNorm, Pooled, SymmetrySpec, discover
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.tensors import model_tensors
 
-GAUGES = [Pooled(), OwnRow(), PathNorm(), Geometric()]
 THOUSAND = math.log(1e3)
-
-in_every_gauge = pytest.mark.parametrize("gauge", GAUGES, ids=lambda gauge: type(gauge).__name__)
 
 
 def scales(metric: FullMetric, model: nn.Module) -> dict[str, Tensor]:
