@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -13,12 +12,12 @@ from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import Numbers, launcher
 from symoptim.kernels.lay import lay_of
 from symoptim.metric.sides import Sides
-from symoptim.optim.places import Forms, Places, address_of, local
+from symoptim.optim.places import address_of, local
 from symoptim.optim.precision import State
+from symoptim.optim.watch import Change, watch
 
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
 """State that kernels use, and the column of the table that its address goes to."""
-_gradient_of: Callable[[Tensor], Any] = attrgetter("grad")
 _kept_in: Callable[[State, str], object] = dict[str, Any].get
 
 
@@ -58,13 +57,10 @@ class Bucket:
         self.device, self.dtype = first.device, first.dtype
         used = {"momentum_buffer": buffered, "master": update_dtype(self.dtype) != self.dtype}
         self.kept = [name for name in KEPT if used[name]]
-        placed = self._placed()
-        self.places, self.forms = Places(placed), Forms(placed)
+        self.watch = watch(self._placed(), len(self.whole))
         table = torch.tensor([self._row(entry) for entry in entries], device="cpu")
         self.launcher = launcher(self.device, self.dtype, table)
-        gradients = [entry.parameter.grad for entry in entries if entry.parameter.grad is not None]
-        self.gradient_places, self.gradient_forms = Places(gradients), Forms(gradients)
-        self.launcher.point_at(self.gradient_places.addresses)
+        self.launcher.point_at(self.watch.gradients)
 
     def _placed(self) -> list[Any]:
         """Parameters, and what is kept of them now.
@@ -90,21 +86,10 @@ class Bucket:
 
     def is_ready(self) -> bool:
         """Whether parameters and state are where they were; gradients like the first may be anywhere."""
-        placed = self._placed()
-        if not (self.forms.hold(placed) and self.places.hold(placed)):
-            return False
-        gradients = list(map(_gradient_of, self.whole))
-        if not self.gradient_forms.hold(gradients):
-            return False
-        return self.gradient_places.hold(gradients) or self._points_at(gradients)
-
-    def _points_at(self, gradients: list[Tensor]) -> bool:
-        """Use gradients that are elsewhere, if they are anywhere."""
-        places = Places(gradients)
-        if places.are_there:
-            self.gradient_places = places
-            self.launcher.point_at(places.addresses)
-        return places.are_there
+        change = self.watch.change(self._placed())
+        if change is Change.GRADIENTS:
+            self.launcher.point_at(self.watch.gradients)
+        return change is not Change.OTHER
 
     def step(
         self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None

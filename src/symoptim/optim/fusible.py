@@ -15,7 +15,7 @@ from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
 from symoptim.metric.sides import Sides
 from symoptim.optim.bucket import KEPT
 from symoptim.optim.checks import Group, labeled
-from symoptim.optim.places import Places, local
+from symoptim.optim.places import has_memory, local
 from symoptim.optim.precision import State
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
@@ -56,7 +56,7 @@ def _why_not_in_memory(tensor: Tensor) -> str | None:
     dispatch = [cast("Any", kind).__torch_dispatch__ for kind in (type(tensor), Tensor)]
     if not is_distributed(tensor) and dispatch[0] is not dispatch[1]:
         return f"a {type(tensor).__name__} does not say where its entries are"
-    if tensor.layout is torch.strided and not Places([tensor]).are_there:
+    if tensor.layout is torch.strided and not has_memory(tensor):
         return "the memory has been freed"
     return None
 

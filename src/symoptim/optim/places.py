@@ -1,7 +1,7 @@
-"""Where tensors lie and how, looked at again in every step, so that kernels can rely on it.
+"""Where tensors lie and how, so that kernels can rely on it.
 
-Most of what the host has to do in a fused step is here: all tensors are asked in one call, wherever torch has
-such a call. The names are not public; without them tensors are asked one by one.
+All tensors are asked in one call wherever torch has such a call. The names are not public; without them
+tensors are asked one by one. See ``look.cpp`` for what is faster than both.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,6 +34,11 @@ def address_of(tensor: Tensor) -> int:
     return local(tensor).data_ptr()
 
 
+def has_memory(tensor: Tensor) -> bool:
+    """Whether a tensor has memory, unless it needs none: it may have been freed."""
+    return address_of(tensor) != 0 or not local(tensor).numel()
+
+
 def form_of(tensor: object) -> object:
     """All of a tensor but where it is and what is in it.
 
@@ -64,18 +69,12 @@ class Places:
         self._address_of: Callable[[Tensor], int] = address_of if are_spread else Tensor.data_ptr
         self._every = None if are_spread else list(range(len(tensors)))
         self.addresses = list(map(self._address_of, tensors))
-        self.are_there = all(map(_has_memory, tensors)) if 0 in self.addresses else True
-        """Whether all that have entries have memory for them."""
 
     def hold(self, tensors: list[Any]) -> bool:
         """Whether tensors of the same form are at these addresses."""
         if _compared is not None and self._every is not None:
             return _compared(tensors, self.addresses, self._every)
         return list(map(self._address_of, tensors)) == self.addresses
-
-
-def _has_memory(tensor: Tensor) -> bool:
-    return address_of(tensor) != 0 or not local(tensor).numel()
 
 
 class Forms:
