@@ -7,17 +7,12 @@ from symoptim.kernels.numbers import numbers_of
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
 pairs = pytest.importorskip("symoptim.kernels.cpu.pairs")
+sphere = pytest.importorskip("symoptim.kernels.cpu.sphere")
 
 # Parts of kernels cannot be called from Python.
 in_pairs = numba.njit(lambda w, g, m, length, number: pairs._in_pairs(w, g, m, length, number))
+one_by_one = numba.njit(lambda w, g, m, length, number: sphere._near_rows(w, g, m, length, number))
 by_halves = numba.njit(lambda w, g, m, length, number: pairs._by_halves(w, g, m, length, number))
-
-
-@numba.njit
-def one_by_one(w, g, m, length, number):
-    for start in range(0, w.size, length):
-        end = start + length
-        pairs.unit(w[start:end], g[start:end], m[start:end], number)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

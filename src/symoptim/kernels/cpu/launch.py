@@ -18,6 +18,7 @@ from symoptim.kernels.squares import OF_ROWS
 from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
 
 AT_ONCE = 1 << 16  # entries of a stretch: enough to be worth a call, few enough to share out evenly
+FOUR = 4  # rows that are summed together
 APART = (
     2048  # neighboring entries that filters which lie apart are stepped by: long enough to be fetched ahead
 )
@@ -56,7 +57,10 @@ class CpuSquares:
     def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
         """Cut the matrices of the table into stretches."""
         self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
-        self.shares = Shares(_lines(number, row) for number, row in enumerate(rows_of(table)))
+        rows, threads = rows_of(table), torch.get_num_threads()
+        total = sum(row[COUNT] * row[INNER] for row in rows)
+        largest = total if threads == 1 else total // (4 * threads)
+        self.shares = Shares(_lines(number, row, largest) for number, row in enumerate(rows))
 
     def launch(self, table: Tensor, sums: Tensor) -> None:
         """Write all sums, ``(n,)``, float64; addresses in the table may have changed."""
@@ -73,8 +77,10 @@ def _parts(number: int, about: list[int]) -> Iterator[Stretch]:
     return cut(number, lay.filters, APART // lay.inner, each=lay.length)
 
 
-def _lines(number: int, about: list[int]) -> Iterator[Stretch]:
+def _lines(number: int, about: list[int], largest: int) -> Iterator[Stretch]:
     """Stretches of a matrix whose rows or columns are to be summed."""
     if about[KIND] == OF_ROWS:
-        return cut(number, about[COUNT], AT_ONCE // about[INNER], each=about[INNER])
-    return cut(number, about[INNER], APART, each=about[COUNT])
+        return cut(number, about[COUNT], AT_ONCE // about[INNER] // FOUR * FOUR, each=about[INNER])
+    # A part of the columns is pieces of memory that lie apart, which take up to twice as long: all are summed
+    # at once, unless that would be more than a thread's fair share.
+    return cut(number, about[INNER], max(APART, largest // about[COUNT]), each=about[COUNT])

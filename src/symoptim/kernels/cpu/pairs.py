@@ -5,15 +5,15 @@ Weights, gradient and buffer are three streams of memory. Of six, a core of Inte
 a second, and one of AMD's a fifth less: those take rows one by one.
 """
 
-import llvmlite.binding
 import numpy as np
 
 from symoptim.kernels.cpu.compiled import narrow, njit
-from symoptim.kernels.cpu.filters import BLOCK, to_unit, unit
+from symoptim.kernels.cpu.filters import BLOCK
+from symoptim.kernels.cpu.machine import MANY_STREAMS
+from symoptim.kernels.cpu.sphere import long_rows, turn
 from symoptim.kernels.numbers import NEW, OLD, SIGN
 
 LONG, LONGEST = 2048, 8192  # entries of rows that are taken in pairs; longer ones are, by halves
-TOGETHER = not llvmlite.binding.get_host_cpu_name().startswith("znver")
 
 
 @njit
@@ -36,7 +36,7 @@ def _block(w, g, m, x, y, z, old, new):
 
 @njit
 def _products(w, g, m, x, y, z, number, found):
-    """Products of two rows with their gradients and buffers, as in :mod:`.filters`, written to ``(2, 4)``."""
+    """Products of two rows with their gradients and buffers, as in :mod:`.sphere`, written to ``(2, 4)``."""
     old, new = w.dtype.type(number[OLD]), w.dtype.type(number[NEW] * number[SIGN])
     found[:] = 0.0
     for start in range(0, w.size, BLOCK):
@@ -59,9 +59,9 @@ def _in_pairs(w, g, m, length, number):
         c, d = a + length, b + length
         _products(w[a:c], g[a:c], m[a:c], w[b:d], g[b:d], m[b:d], number, found)
         one, two = found[0], found[1]
-        to_unit(w[a:c], g[a:c], m[a:c], one[0], one[1], one[2], one[3], number)
+        turn(w, g, m, a, c, (one[0], one[1], one[2], one[3]), number)
         if other > row:
-            to_unit(w[b:d], g[b:d], m[b:d], two[0], two[1], two[2], two[3], number)
+            turn(w, g, m, b, d, (two[0], two[1], two[2], two[3]), number)
 
 
 @njit
@@ -72,17 +72,15 @@ def _by_halves(w, g, m, length, number):
         a, b, c = row * length, row * length + length // 2, (row + 1) * length
         _products(w[a:b], g[a:b], m[a:b], w[b:c], g[b:c], m[b:c], number, found)
         both = found[0] + found[1]
-        to_unit(w[a:c], g[a:c], m[a:c], both[0], both[1], both[2], both[3], number)
+        turn(w, g, m, a, c, (both[0], both[1], both[2], both[3]), number)
 
 
 @njit
 def unit_rows(w, g, m, length, number):
     """Step rows of that length on the unit sphere, each in the way that is fastest here."""
-    if TOGETHER and m.size and LONG <= length <= LONGEST:
+    if MANY_STREAMS and m.size and LONG <= length <= LONGEST:
         _in_pairs(w, g, m, length, number)
-    elif TOGETHER and m.size and length > LONGEST and length % 2 == 0:
+    elif MANY_STREAMS and m.size and length > LONGEST and length % 2 == 0:
         _by_halves(w, g, m, length, number)
     else:
-        for start in range(0, w.size, length):
-            end = start + length
-            unit(w[start:end], g[start:end], m[start:end], number)
+        long_rows(w, g, m, length, number)

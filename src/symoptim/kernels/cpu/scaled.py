@@ -2,13 +2,16 @@
 """Steps in the scaled metric of rows that follow each other in memory.
 
 While a row is stepped the squared norm of the next is taken, a chunk of each in turn. Otherwise memory would
-be asked for one thing at a time, first for weights and then for gradients, and would take a fifth longer.
+be asked for one thing at a time, first for weights and then for gradients, and would take a fifth longer, on
+processors that can read from several places at once. On others rows are stepped one by one, unless they are
+too long to stay in the first cache.
 """
 
 import numpy as np
 
 from symoptim.kernels.cpu.compiled import narrow, njit
-from symoptim.kernels.cpu.filters import move, move_with_buffer
+from symoptim.kernels.cpu.filters import BLOCK, move, move_with_buffer
+from symoptim.kernels.cpu.machine import MANY_STREAMS, NEAR
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
 CHUNK = 256  # entries, summed in their own precision; 128 to 512 are equally fast, 1024 a tenth slower
@@ -24,8 +27,22 @@ def _square(w, begin, end):
 
 
 @njit
-def scaled_rows(w, g, m, length, number):
-    """Step rows of that length."""
+def _one_by_one(w, g, m, length, number):
+    rate, sign = number[RATE], number[SIGN]
+    a, c, d = 1 - rate * number[DECAY], -rate * number[OLD], number[MOMENTUM]
+    for row in range(0, w.size, length):
+        end, square = row + length, 0.0
+        for begin in range(row, end, BLOCK):
+            square += _square(w, begin, min(begin + BLOCK, end))
+        if m.size:
+            b, e = -rate * number[NEW] * sign * square, sign * square
+            move_with_buffer(w, g, m, row, end, a, b, c, d, e)
+        else:
+            move(w, g, row, end, a, -rate * number[NEW] * sign * square)
+
+
+@njit
+def _in_turn(w, g, m, length, number):
     rate, sign = number[RATE], number[SIGN]
     a, c, d = 1 - rate * number[DECAY], -rate * number[OLD], number[MOMENTUM]
     ahead = 0.0
@@ -42,3 +59,12 @@ def scaled_rows(w, g, m, length, number):
                 move(w, g, begin, end, a, b)
             if not is_last:
                 ahead += _square(w, begin + length, end + length)
+
+
+@njit
+def scaled_rows(w, g, m, length, number):
+    """Step rows of that length, in the way that is fastest here."""
+    if MANY_STREAMS or length * w.itemsize > NEAR:
+        _in_turn(w, g, m, length, number)
+    else:
+        _one_by_one(w, g, m, length, number)
