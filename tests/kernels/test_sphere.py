@@ -16,14 +16,14 @@ far = numba.njit(lambda w, g, m, length, at, number: sphere._far_rows(w, g, m, l
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
 @pytest.mark.parametrize("rate", [0.01, 1e3], ids=["short steps", "long steps"])
 @pytest.mark.parametrize(("rows", "together"), [(1, 4), (4, 2), (7, 3), (3, 1)])
 def test_rows_may_be_taken_in_any_number(
-    rows: int, together: int, rate: float, momentum: float, dtype: type
+    rows: int, together: int, rate: float, momentum: float, nesterov: bool, dtype: type
 ) -> None:
     length, random = 5000, np.random.default_rng(0)
-    group = {"lr": rate, "momentum": momentum, "nesterov": False, "weight_decay": 0.0, "maximize": False}
+    group = {"lr": rate, "momentum": momentum, "nesterov": nesterov, "weight_decay": 0.0, "maximize": True}
     number = np.array(numbers_of(group))
     gradient, weights, buffer = random.normal(size=(3, rows * length)).astype(dtype)
     both = [(weights / dtype(length**0.5), buffer if momentum else np.zeros(0, dtype)) for _ in range(2)]
@@ -37,16 +37,21 @@ def test_rows_may_be_taken_in_any_number(
     assert np.allclose(np.linalg.norm(both[0][0].reshape(rows, length), axis=1), 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("maximize", [False, True])
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
 @pytest.mark.parametrize("length", [2048, 2049, 3500, 4608, 20000, 70000])
-def test_rows_of_every_length_take_the_reference_step(length: int, momentum: float) -> None:
+def test_rows_of_every_length_take_the_reference_step(
+    length: int, momentum: float, nesterov: bool, maximize: bool
+) -> None:
+    options = {"lr": 0.1, "momentum": momentum, "nesterov": nesterov, "maximize": maximize}
     found: list[torch.Tensor] = []
     for fused in (True, False):
         torch.manual_seed(0)
         weight = torch.nn.Parameter(torch.randn(9, length, dtype=torch.float64))
-        optimizer = UnitNormSGD([weight], lr=0.1, momentum=momentum, fused=fused)
+        optimizer = UnitNormSGD([weight], fused=fused, **options)
         for _ in range(3):
             weight.grad = torch.randn_like(weight)
             optimizer.step()
-        found.append(weight.detach())
-    assert torch.allclose(*found, rtol=1e-12, atol=1e-14)
+        kept = [optimizer.state[weight]["momentum_buffer"]] if momentum else []
+        found.append(torch.stack([weight.detach(), *kept]))
+    assert torch.allclose(*found, rtol=1e-12, atol=1e-13)

@@ -10,8 +10,8 @@ import numpy as np
 from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.cpu.filters import BLOCK
 from symoptim.kernels.cpu.machine import MANY_STREAMS
-from symoptim.kernels.cpu.sphere import long_rows, turn
-from symoptim.kernels.numbers import NEW, OLD, SIGN
+from symoptim.kernels.cpu.sphere import coefficients, divide, long_rows, move_with_three
+from symoptim.kernels.numbers import MOMENTUM, NEW, OLD, SIGN
 
 LONG, LONGEST = 2048, 8192  # entries of rows that are taken in pairs; longer ones are, by halves
 
@@ -50,6 +50,15 @@ def _products(w, g, m, x, y, z, number, found):
 
 
 @njit
+def _turn(w, g, m, begin, end, products, number):
+    """Step a row whose products are known."""
+    a, b, c, f, is_unit = coefficients(w, products, number)
+    move_with_three(w, g, m, begin, end, a, b, c, number[MOMENTUM], number[SIGN], f)
+    if not is_unit:
+        divide(w, begin, end)
+
+
+@njit
 def _in_pairs(w, g, m, length, number):
     """Step rows two by two; the last may be its own neighbor, for its sums to be added in the same order."""
     found, rows = np.zeros((2, 4)), w.size // length
@@ -59,9 +68,9 @@ def _in_pairs(w, g, m, length, number):
         c, d = a + length, b + length
         _products(w[a:c], g[a:c], m[a:c], w[b:d], g[b:d], m[b:d], number, found)
         one, two = found[0], found[1]
-        turn(w, g, m, a, c, (one[0], one[1], one[2], one[3]), number)
+        _turn(w, g, m, a, c, (one[0], one[1], one[2], one[3]), number)
         if other > row:
-            turn(w, g, m, b, d, (two[0], two[1], two[2], two[3]), number)
+            _turn(w, g, m, b, d, (two[0], two[1], two[2], two[3]), number)
 
 
 @njit
@@ -72,7 +81,7 @@ def _by_halves(w, g, m, length, number):
         a, b, c = row * length, row * length + length // 2, (row + 1) * length
         _products(w[a:b], g[a:b], m[a:b], w[b:c], g[b:c], m[b:c], number, found)
         both = found[0] + found[1]
-        turn(w, g, m, a, c, (both[0], both[1], both[2], both[3]), number)
+        _turn(w, g, m, a, c, (both[0], both[1], both[2], both[3]), number)
 
 
 @njit
