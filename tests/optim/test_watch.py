@@ -185,3 +185,22 @@ def test_tensors_with_a_compiler_are_looked_at_in_cpp_and_others_are_asked(
     assert isinstance(watch(tensors(), 2), Asked if native_look() is None else Compiled)
     monkeypatch.setattr("symoptim.optim.watch.native_look", lambda: None)
     assert isinstance(watch(tensors(), 2), Asked)
+
+
+class Borrower(nn.Parameter):
+    """A parameter whose gradient is another's."""
+
+    lender: torch.Tensor
+
+    @property
+    def grad(self) -> torch.Tensor | None:  # type: ignore[override]
+        return self.lender.grad
+
+
+def test_the_gradient_is_what_a_parameter_of_another_class_says_it_is() -> None:
+    lender, borrower = nn.Parameter(torch.zeros(3)), Borrower(torch.zeros(3))
+    lender.grad, borrower.lender = torch.ones(3), lender
+    seen = watch([borrower], 1)
+    assert seen.gradients == [lender.grad.data_ptr()]
+    lender.grad = torch.ones(3)
+    assert seen.change([borrower]) is Change.GRADIENTS

@@ -5,9 +5,8 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from symoptim.geometry.distributed import is_distributed
 from symoptim.optim.native import Look, Seen, native_look
 from symoptim.optim.places import Forms, Places, has_memory
 
@@ -51,8 +50,8 @@ def watch(tensors: list[Any], parameters: int) -> Watch:
     (<Change.NONE: 'all is where it was'>, <Change.OTHER: 'anything else'>)
     """
     look = native_look()
-    # Of a tensor that is spread over processes the part that is here is meant: that is known in Python only.
-    if look is None or any(map(is_distributed, tensors)):
+    # What others mean by their entries or their gradient is known in Python only.
+    if look is None or not all(type(tensor) in (Tensor, nn.Parameter) for tensor in tensors):
         return Asked(tensors, parameters)
     seen = look(tensors, parameters)
     return Asked(tensors, parameters) if seen is None else Compiled(look, Seen(*seen), parameters)
