@@ -1,6 +1,5 @@
 """Compiled looks: made once, whole or not at all, and not missed where they cannot be had."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,6 +16,7 @@ needs_compiler = pytest.mark.skipif(native_look() is None, reason="needs a C++ c
 def afresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing had been compiled."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(native, "native_look", native_look.__wrapped__)
 
 
@@ -68,9 +68,14 @@ def test_without_a_place_to_write_to_there_is_none(tmp_path: Path, monkeypatch: 
 
 
 @needs_compiler
-def test_a_library_that_cannot_be_loaded_is_done_without(tmp_path: Path) -> None:
-    compiler = shutil.which("c++")
-    assert compiler is not None
-    built = native._built(compiler)
+def test_a_compiler_may_come_with_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "c++ -g0")
+    assert native.native_look() is not None
+
+
+@needs_compiler
+def test_a_library_that_cannot_be_loaded_is_compiled_again() -> None:
+    built = native._built(["c++"])
     built.write_bytes(b"no library")
-    assert native.native_look() is None
+    assert native.native_look() is not None
+    assert built.stat().st_size > 100

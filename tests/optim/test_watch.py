@@ -1,6 +1,7 @@
 """What happens to the tensors of a table is noticed, whoever looks: C++, calls of torch, or one by one."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,6 +56,8 @@ FORMS: dict[str, Callable[[list[Any], int], None]] = {
     "in another precision": lambda some, place: setattr(some[place], "data", some[place].data.double()),
 }
 REPLACED: dict[str, Callable[[list[Any], int], None]] = {
+    "a storage": lambda some, place: some.__setitem__(place, some[place].untyped_storage()),
+    "a pretender": lambda some, place: some.__setitem__(place, SimpleNamespace(_cdata="a word")),
     "none": lambda some, place: some.__setitem__(place, None),
     "a word": lambda some, place: some.__setitem__(place, "word"),
     "sparse": lambda some, place: some.__setitem__(place, torch.eye(4).to_sparse()),
@@ -111,29 +114,39 @@ def test_gradients_of_the_same_form_may_be_anywhere_and_are_followed(way: Way, p
     assert seen.change(some) is Change.GRADIENTS
 
 
+OTHERS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda gradient: None,
+    "in other order": lambda gradient: gradient.transpose(0, 1).contiguous().transpose(0, 1),
+    "sparse": lambda gradient: gradient.to_sparse(),
+    "two in one": lambda gradient: TwoTensor(gradient, gradient),
+    "negated": lambda gradient: torch.zeros_like(gradient, dtype=torch.complex64).conj().imag,
+}
+
+
 @pytest.mark.parametrize("place", range(2))
-@pytest.mark.parametrize(
-    "other",
-    {
-        "none": lambda gradient: None,
-        "in other order": lambda gradient: gradient.transpose(0, 1).contiguous().transpose(0, 1),
-        "sparse": lambda gradient: gradient.to_sparse(),
-        "two in one": lambda gradient: TwoTensor(gradient, gradient),
-        "negated": lambda gradient: torch.zeros_like(gradient, dtype=torch.complex64).conj().imag,
-    }.values(),
-)
-def test_gradients_of_another_form_are_noticed(way: Way, other: Callable[[Any], Any], place: int) -> None:
+@pytest.mark.parametrize("other", OTHERS)
+def test_gradients_of_another_form_are_noticed(way: Way, other: str, place: int) -> None:
     some = tensors()
     seen = way(some, 2)
-    some[place].grad = other(some[place].grad)
+    some[place].grad = OTHERS[other](some[place].grad)
     assert seen.change(some) is Change.OTHER
 
 
-def test_a_gradient_whose_memory_was_freed_is_noticed(way: Way) -> None:
+@pytest.mark.parametrize("start", [0, 3], ids=["from its start", "from within"])
+def test_a_gradient_whose_memory_was_freed_is_noticed(way: Way, start: int) -> None:
     some = tensors()
+    some[0].grad = torch.zeros(20)[start : start + 16].view(4, 4)
     seen = way(some, 2)
     some[0].grad.untyped_storage().resize_(0)
     assert seen.change(some) is Change.OTHER
+
+
+def test_modes_that_ask_about_tensors_change_nothing(way: Way) -> None:
+    some = tensors()
+    seen = way(some, 2)
+    with torch.device("meta"):
+        assert seen.change(some) is Change.NONE
+        assert torch.zeros(1).is_meta, "the mode is still on"
 
 
 def test_gradients_without_entries_need_no_memory(way: Way) -> None:

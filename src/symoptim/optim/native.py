@@ -9,6 +9,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 SOURCE = Path(__file__).with_name("look.cpp")
-SECONDS = 120  # for a compiler; longer than any takes
+SECONDS = 120  # for a compiler that takes two when nothing else is going on
 
 
 class Seen(NamedTuple):
@@ -40,11 +41,11 @@ Look = Callable[[list[Any], int], tuple[bytes, bytes, bytes, bytes] | None]
 @functools.cache
 def native_look() -> Look | None:
     """The compiled function, or None where it cannot be had."""
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if compiler is None or sys.platform != "linux":
+    compiler = shlex.split(os.environ.get("CXX") or "c++")
+    if not compiler or shutil.which(compiler[0]) is None or sys.platform != "linux":
         return None
     try:
-        library = ctypes.PyDLL(str(_built(compiler)))
+        library = _loaded(_built(compiler), compiler)
     except (OSError, RuntimeError, subprocess.SubprocessError):
         return None  # no headers, nowhere to write, a compiler too old
     look = library.look
@@ -52,9 +53,23 @@ def native_look() -> Look | None:
     return look
 
 
-def _built(compiler: str) -> Path:
+def _loaded(built: Path, compiler: list[str]) -> ctypes.PyDLL:
+    try:
+        return ctypes.PyDLL(str(built))
+    except OSError:  # a disk was full, or a machine was stopped
+        built.unlink()
+        return ctypes.PyDLL(str(_built(compiler)))
+
+
+def _built(compiler: list[str]) -> Path:
     """The library for this torch and this Python, compiled if it has not been before."""
-    parts = SOURCE.read_text(), torch.__version__, torch.__file__, sysconfig.get_config_var("SOABI"), compiler
+    parts = (
+        SOURCE.read_text(),
+        torch.__version__,
+        torch.__file__,
+        sysconfig.get_config_var("SOABI"),
+        *compiler,
+    )
     name = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "symoptim"
     built = folder / f"look-{name}.so"
@@ -68,10 +83,10 @@ def _built(compiler: str) -> Path:
     return built
 
 
-def _command(compiler: str, target: Path) -> list[str]:
+def _command(compiler: list[str], target: Path) -> list[str]:
     root = Path(torch.__file__).parent
     return [
-        *(compiler, "-std=c++20", "-O2", "-shared", "-fPIC", "-w"),
+        *(*compiler, "-std=c++20", "-O2", "-shared", "-fPIC", "-w"),
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *(f"-I{root / 'include'}", f"-I{sysconfig.get_path('include')}", f"-L{root / 'lib'}"),
         *(str(SOURCE), "-lc10", "-ltorch_cpu", "-o", str(target)),

@@ -36,7 +36,8 @@ def address_of(tensor: Tensor) -> int:
 
 def has_memory(tensor: Tensor) -> bool:
     """Whether a tensor has memory, unless it needs none: it may have been freed."""
-    return address_of(tensor) != 0 or not local(tensor).numel()
+    here = local(tensor)
+    return not here.numel() or here.untyped_storage().nbytes() > 0
 
 
 def form_of(tensor: object) -> object:

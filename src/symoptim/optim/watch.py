@@ -73,8 +73,10 @@ class Compiled:
         if seen is None or seen[:3] != self._seen[:3]:
             return Change.OTHER
         self._seen, self.gradients = Seen(*seen), _numbers(seen[3])
-        parameters = tensors[: self._parameters]
-        return Change.GRADIENTS if _are_there(self.gradients, parameters) else Change.OTHER
+        gradients = map(_gradient_of, tensors[: self._parameters])
+        # Those without entries are at address zero, as those whose memory was freed.
+        are_there = 0 not in self.gradients or all(map(has_memory, gradients))
+        return Change.GRADIENTS if are_there else Change.OTHER
 
 
 class Asked:
@@ -92,21 +94,15 @@ class Asked:
         """See :class:`Watch`."""
         if not (self._forms.hold(tensors) and self._places.hold(tensors)):
             return Change.OTHER
-        parameters = tensors[: self._parameters]
-        gradients = list(map(_gradient_of, parameters))
+        gradients = list(map(_gradient_of, tensors[: self._parameters]))
         if not self._gradient_forms.hold(gradients):
             return Change.OTHER
         if self._gradient_places.hold(gradients):
             return Change.NONE
         self._gradient_places = Places(gradients)
         self.gradients = self._gradient_places.addresses
-        return Change.GRADIENTS if _are_there(self.gradients, parameters) else Change.OTHER
+        return Change.GRADIENTS if all(map(has_memory, gradients)) else Change.OTHER
 
 
 def _numbers(addresses: bytes) -> list[int]:
     return memoryview(addresses).cast("q").tolist()
-
-
-def _are_there(addresses: list[int], parameters: list[Tensor]) -> bool:
-    """Whether all gradients that have entries have memory for them."""
-    return 0 not in addresses or all(map(has_memory, map(_gradient_of, parameters)))

@@ -83,4 +83,4 @@ def _lines(number: int, about: list[int], largest: int) -> Iterator[Stretch]:
         return cut(number, about[COUNT], AT_ONCE // about[INNER] // FOUR * FOUR, each=about[INNER])
     # A part of the columns is pieces of memory that lie apart, which take up to twice as long: all are summed
     # at once, unless that would be more than a thread's fair share.
-    return cut(number, about[INNER], max(APART, largest // about[COUNT]), each=about[COUNT])
+    return cut(number, about[INNER], max(APART, largest // max(1, about[COUNT])), each=about[COUNT])

@@ -4,7 +4,8 @@
 The formulas are those of :mod:`.filters`. Rows that fit the first cache are moved one by one, from the end,
 which has been read last. Longer ones have to come from the second cache: then several are read before any is
 moved, because memory that has to stop takes a while to start again. Of rows of 4,608 entries that is a tenth
-of their step (AMD Zen 4).
+of their step (AMD Zen 4). Of still longer ones two would not fit the second cache: these are taken like short
+ones.
 
 With momentum, unless it is Nesterov's, the buffer takes the gradient up at the first look, so that the second
 is at two arrays instead of three: another tenth.
