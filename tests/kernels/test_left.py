@@ -77,14 +77,24 @@ def test_tensors_without_memory_of_their_own_are_left() -> None:
         ScaledSGD([weight], lr=0.01, fused=True).step()
 
 
-def test_a_gradient_of_another_shape_is_no_address_to_read_on_from() -> None:
-    weight = nn.Parameter(torch.randn(4, 3))
-    weight.grad = torch.ones(4, 3)
-    weight.data = torch.randn(64, 3)
-    with pytest.raises(OptionError, match=r"its gradient is \(4, 3\)"):
-        ScaledSGD([weight], lr=0.01, fused=True).step()
-    with pytest.raises((RuntimeError, ValueError)):
-        ScaledSGD([weight], lr=0.01).step()
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("fused", [True, None, False])
+def test_a_gradient_of_another_shape_is_refused_before_anything_changes(
+    fused: bool | None, steps: int
+) -> None:
+    both = [nn.Parameter(torch.randn(4, 3)) for _ in range(2)]
+    for weight in both:
+        weight.grad = torch.ones(4, 3)
+    optimizer = ScaledSGD(both, lr=0.01, momentum=0.9, fused=fused)
+    for _ in range(steps):
+        optimizer.step()
+    both[1].data = torch.randn(64, 3)
+    before = both[0].detach().clone()
+    with pytest.raises(
+        GradientError, match=r"parameter 1 .* has shape \(4, 3\), the parameter itself \(64, 3\)"
+    ):
+        optimizer.step()
+    assert torch.equal(both[0], before)
 
 
 def test_state_that_does_not_suit_is_refused() -> None:

@@ -80,7 +80,7 @@ def check_parameters(group: Group) -> None:
 
 
 def check_gradients(groups: list[Group]) -> None:
-    """Refuse sparse, complex and oddly laid out gradients before anything is changed."""
+    """Refuse sparse and complex gradients, and those of another shape, before anything is changed."""
     for group in groups:
         for name, parameter in labeled(group):
             gradient = parameter.grad
@@ -98,6 +98,11 @@ def check_gradients(groups: list[Group]) -> None:
                 )
             if gradient.is_complex():
                 raise GradientError(f"the gradient of {name} is complex; only real ones can be used")
+            if gradient.shape != parameter.shape:
+                raise GradientError(
+                    f"the gradient of {name} has shape {tuple(gradient.shape)}, the parameter itself "
+                    f"{tuple(parameter.shape)}: set it to None and call backward() again"
+                )
             require_same_layout(parameter, gradient, name)
 
 
