@@ -52,7 +52,7 @@ def test_only_lists_are_looked_at() -> None:
         look((), 0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false", "c++ '"])
 def test_without_a_compiler_there_is_none(
     compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,7 @@ def check_parameters(group: Group) -> None:
 
 
 def check_gradients(groups: list[Group]) -> None:
-    """Refuse sparse and complex gradients, and those of another shape, before anything is changed."""
+    """Refuse sparse, complex, misshapen and oddly laid out gradients before anything is changed."""
     for group in groups:
         for name, parameter in labeled(group):
             gradient = parameter.grad

@@ -1,8 +1,9 @@
 """Looks at many tensors in one call of C++, compiled when first needed.
 
 A step by kernels has to know that all its tensors are where they were. Asked from Python that takes longer
-than the step of a small network; see ``look.cpp``. It takes two seconds to compile, once for a version of
-torch, with a C++ compiler and Python's headers. Where one of these is missing nothing but time is lost.
+than the step of a small network; see ``look.cpp``. It takes two or three seconds to compile, once for a
+version of torch, with a C++ compiler and Python's headers. Where one of these is missing nothing but time is
+lost.
 """
 
 import ctypes
@@ -41,13 +42,13 @@ Look = Callable[[list[Any], int], tuple[bytes, bytes, bytes, bytes] | None]
 @functools.cache
 def native_look() -> Look | None:
     """The compiled function, or None where it cannot be had."""
-    compiler = shlex.split(os.environ.get("CXX") or "c++")
-    if not compiler or shutil.which(compiler[0]) is None or sys.platform != "linux":
-        return None
     try:
+        compiler = shlex.split(os.environ.get("CXX") or "c++")
+        if not compiler or shutil.which(compiler[0]) is None or sys.platform != "linux":
+            return None
         library = _loaded(_built(compiler), compiler)
-    except (OSError, RuntimeError, subprocess.SubprocessError):
-        return None  # no headers, nowhere to write, a compiler too old
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError):
+        return None  # no headers, nowhere to write, a compiler too old, an open quote in CXX
     look = library.look
     look.argtypes, look.restype = [ctypes.py_object, ctypes.c_ssize_t], ctypes.py_object
     return look

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from symoptim.kernels.cpu.run import run  # pyright: ignore[reportUnknownVariableType]
 from symoptim.kernels.cpu.shares import Shares, Stretch, cut
-from symoptim.kernels.cpu.squares import squares  # pyright: ignore[reportUnknownVariableType]
+from symoptim.kernels.cpu.squares import FOUR, squares  # pyright: ignore[reportUnknownVariableType]
 from symoptim.kernels.dispatch import Numbers
 from symoptim.kernels.lay import Lay
 from symoptim.kernels.numbers import RATE
@@ -18,7 +18,6 @@ from symoptim.kernels.squares import OF_ROWS
 from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
 
 AT_ONCE = 1 << 16  # entries of a stretch: enough to be worth a call, few enough to share out evenly
-FOUR = 4  # rows that are summed together
 APART = (
     2048  # neighboring entries that filters which lie apart are stepped by: long enough to be fetched ahead
 )

@@ -8,6 +8,7 @@ from symoptim.kernels.squares import OF_ROWS, OUT
 from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64
+FOUR = 4  # rows that are summed together
 AT_ONCE = 64  # rows of which columns are summed in their own precision
 SMALL, LARGE = 1e-30, 1e30  # sums between which float32 is enough
 
@@ -80,7 +81,7 @@ def _of_four_rows(x, y, z, u, columns):
 @njit
 def _of_rows(w, inner, columns, out):
     """Of all rows, those of the four quarters together."""
-    quarter = out.size // 4
+    quarter = out.size // FOUR
     for row in range(quarter):
         x, y, z, u = (
             w[row * inner : (row + 1) * inner],
@@ -91,9 +92,9 @@ def _of_rows(w, inner, columns, out):
         one, two, three, four = _of_four_rows(x, y, z, u, columns)
         out[row], out[row + quarter] = one, two
         out[row + 2 * quarter], out[row + 3 * quarter] = three, four
-    for row in range(4 * quarter, out.size):
+    for row in range(FOUR * quarter, out.size):
         out[row] = _of_row(w[row * inner : (row + 1) * inner], columns)
-    for row in range(4 * quarter):
+    for row in range(FOUR * quarter):
         if not SMALL < out[row] < LARGE:
             out[row] = _of_odd_row(w[row * inner : (row + 1) * inner], columns)
 
