@@ -17,7 +17,8 @@ from symoptim.kernels.numbers import RATE
 from symoptim.kernels.squares import OF_ROWS
 from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
 
-AT_ONCE = 1 << 16  # entries of a stretch: enough to be worth a call, few enough to share out evenly
+AT_ONCE = 1 << 16  # entries of a stretch at least: enough to be worth a call
+EVEN = 64  # stretches of a thread at least, where there is enough: they are shared out evenly to within one
 APART = (
     2048  # neighboring entries that filters which lie apart are stepped by: long enough to be fetched ahead
 )
@@ -30,7 +31,10 @@ class CpuLauncher:
         """Cut the tensors of the table into stretches."""
         self.table: NDArray[np.int64] = table.numpy()
         self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
-        self.shares = Shares(_parts(number, row) for number, row in enumerate(rows_of(table)))
+        rows = rows_of(table)
+        total = sum(row[OUTER] * row[COUNT] * row[INNER] for row in rows)
+        at_once = max(AT_ONCE, total // (EVEN * torch.get_num_threads()))
+        self.shares = Shares(_parts(number, row, at_once) for number, row in enumerate(rows))
 
     def point_at(self, gradients: Sequence[int]) -> None:
         """Use gradients at these addresses."""
@@ -66,13 +70,13 @@ class CpuSquares:
         self.shares.call(cast("Any", squares), table.numpy(), self.like, sums.zero_().numpy())
 
 
-def _parts(number: int, about: list[int]) -> Iterator[Stretch]:
+def _parts(number: int, about: list[int], at_once: int) -> Iterator[Stretch]:
     """Stretches of a tensor to be stepped."""
     lay = Lay(*about[OUTER : INNER + 1])
     if about[KIND] == PLAIN and not about[COLUMNS]:
-        return cut(number, lay.inner, AT_ONCE, each=1)
+        return cut(number, lay.inner, at_once, each=1)
     if lay.outer == 1:
-        return cut(number, lay.filters, AT_ONCE // max(1, lay.inner), each=lay.length)
+        return cut(number, lay.filters, at_once // max(1, lay.inner), each=lay.length)
     return cut(number, lay.filters, APART // lay.inner, each=lay.length)
 
 

@@ -6,21 +6,23 @@ from pathlib import Path
 import llvmlite.binding
 
 
-def _first_cache() -> int:
-    """Bytes of a core's first cache, for data; 32 KiB, as most have or more, where Linux does not say."""
+def _cache(index: int, otherwise: int) -> int:
+    """Bytes of one of a core's caches, for data; what most have or more, where Linux does not say."""
     try:
-        kilobytes = Path("/sys/devices/system/cpu/cpu0/cache/index0/size").read_text().strip()
+        kilobytes = Path(f"/sys/devices/system/cpu/cpu0/cache/index{index}/size").read_text().strip()
         return int(kilobytes.removesuffix("K")) << 10
     except (OSError, ValueError):
-        return 1 << 15
+        return otherwise
 
 
-NEAR = _first_cache()
+NEAR = _cache(0, 1 << 15)
 """Bytes that fit the first cache."""
 
-FAR = 1 << 18
-"""Bytes that fit any second cache."""
+FAR = _cache(2, 1 << 19) // 2
+"""Bytes that fit the second cache, with as many for what is read ahead."""
 
-MANY_STREAMS = not llvmlite.binding.get_host_cpu_name().startswith("znver")
-"""Whether a core reads faster from more places at once. One of Intel's does, up to six; AMD's Zen 4 reads a
-fifth less, because it goes on fetching ahead only where it is not interrupted."""
+ZEN = llvmlite.binding.get_host_cpu_name().startswith("znver")
+"""Whether this is one of AMD's Zen cores, which fetch ahead only where they are not interrupted.
+
+Those of Intel read as fast, or faster, where what they read is of several kinds in turn.
+"""

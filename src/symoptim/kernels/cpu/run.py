@@ -4,9 +4,9 @@
 from symoptim.kernels.cpu.apart import apart
 from symoptim.kernels.cpu.compiled import SOURCES, array_at, kernel
 from symoptim.kernels.cpu.filters import factored, linear
-from symoptim.kernels.cpu.pairs import unit_rows
+from symoptim.kernels.cpu.long import long_rows
 from symoptim.kernels.cpu.scaled import scaled_rows
-from symoptim.kernels.cpu.short import SHORT, SHORT_UNIT, short_rows
+from symoptim.kernels.cpu.short import SHORT, short_rows
 from symoptim.kernels.table import (
     BUFFER,
     COLUMNS,
@@ -48,7 +48,7 @@ def _made(sources):
                 here, end = first * inner, size - (count - last) * inner
                 width = (last - first) * inner
                 apart(w[here:end], g[here:end], m[here:end], count * inner, width, inner, kind, number)
-            elif kind != PLAIN and inner <= (SHORT if kind == SCALED else SHORT_UNIT):
+            elif kind != PLAIN and inner <= SHORT:
                 here, end = first * inner, last * inner
                 short_rows(w[here:end], g[here:end], m[here:end], inner, kind == SCALED, number)
             elif kind == SCALED:
@@ -56,7 +56,7 @@ def _made(sources):
                 scaled_rows(w[here:end], g[here:end], m[here:end], inner, number)
             elif kind == UNIT:
                 here, end = first * inner, last * inner
-                unit_rows(w[here:end], g[here:end], m[here:end], inner, number)
+                long_rows(w[here:end], g[here:end], m[here:end], inner, number)
             else:
                 rows = array_at(about[ROWS], count, like)
                 columns, twice = array_at(about[COLUMNS], inner, like), about[TWICE] != 0

@@ -2,16 +2,15 @@
 """Steps in the scaled metric of rows that follow each other in memory.
 
 While a row is stepped the squared norm of the next is taken, a chunk of each in turn. Otherwise memory would
-be asked for one thing at a time, first for weights and then for gradients, and would take a fifth longer, on
-processors that can read from several places at once. On others rows are stepped one by one, unless they are
-too long to stay in the first cache.
+be asked for one thing at a time, first for weights and then for gradients, and would take a fifth longer. On
+AMD's Zen rows are stepped one by one, unless they are too long to stay in the first cache.
 """
 
 import numpy as np
 
 from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.cpu.filters import BLOCK, move, move_with_buffer
-from symoptim.kernels.cpu.machine import MANY_STREAMS, NEAR
+from symoptim.kernels.cpu.machine import NEAR, ZEN
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
 CHUNK = 256  # entries, summed in their own precision; 128 to 512 are equally fast, 1024 a tenth slower
@@ -64,7 +63,7 @@ def _in_turn(w, g, m, length, number):
 @njit
 def scaled_rows(w, g, m, length, number):
     """Step rows of that length, in the way that is fastest here."""
-    if MANY_STREAMS or length * w.itemsize > NEAR:
+    if not ZEN or length * w.itemsize > NEAR:
         _in_turn(w, g, m, length, number)
     else:
         _one_by_one(w, g, m, length, number)

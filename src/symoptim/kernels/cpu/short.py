@@ -10,8 +10,7 @@ from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.cpu.filters import SAFE, SMALL, inverse_norm
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
-SHORT = 512  # entries of rows that are scaled; longer ones gain by being taken in turn with the next
-SHORT_UNIT = 2047  # entries of rows on the sphere; to cut out one of 576 takes a fifth of its step
+SHORT = 512  # entries of rows; longer ones gain by being taken in turn with the next, or from their end
 
 
 @njit

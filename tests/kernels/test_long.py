@@ -8,28 +8,56 @@ from symoptim import UnitNormSGD
 from symoptim.kernels.numbers import numbers_of
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
-sphere = pytest.importorskip("symoptim.kernels.cpu.sphere")
+long = pytest.importorskip("symoptim.kernels.cpu.long")
 
-# Parts of kernels cannot be called from Python.
-near = numba.njit(lambda w, g, m, length, number: sphere._near_rows(w, g, m, length, number))
-far = numba.njit(lambda w, g, m, length, at, number: sphere._far_rows(w, g, m, length, at, number))
+
+def _callable(way, *, has_buffer: bool = True, together: bool = True):
+    """Parts of kernels cannot be called from Python."""
+    if not has_buffer:
+        return numba.njit(lambda w, g, m, length, at, number: way(w, g, length, at, number))
+    if together:
+        return numba.njit(lambda w, g, m, length, at, number: way(w, g, m, length, at, number))
+    return numba.njit(lambda w, g, m, length, at, number: way(w, g, m, length, number))
+
+
+WAYS = {
+    "without momentum": (
+        {"momentum": 0.0, "nesterov": False},
+        _callable(long.near_rows_of_two, together=False),
+        _callable(long.rows_of_two_places, has_buffer=False),
+    ),
+    "momentum taken up": (
+        {"momentum": 0.9, "nesterov": False},
+        _callable(long.near_rows_taken_up, together=False),
+        _callable(long.far_rows_taken_up),
+    ),
+    "momentum": (
+        {"momentum": 0.9, "nesterov": False},
+        _callable(long.near_rows_taken_up, together=False),
+        _callable(long.far_rows_of_three),
+    ),
+    "Nesterov": (
+        {"momentum": 0.9, "nesterov": True},
+        _callable(long.near_rows_of_three, together=False),
+        _callable(long.far_rows_of_three),
+    ),
+}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
+@pytest.mark.parametrize(("group", "near", "far"), WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("rate", [0.01, 1e3], ids=["short steps", "long steps"])
-@pytest.mark.parametrize(("rows", "together"), [(1, 4), (4, 2), (7, 3), (3, 1)])
+@pytest.mark.parametrize(("rows", "together"), [(1, 4), (4, 2), (7, 3), (3, 1), (14, 2)])
 def test_rows_may_be_taken_in_any_number(
-    rows: int, together: int, rate: float, momentum: float, nesterov: bool, dtype: type
+    rows: int, together: int, rate: float, group: dict[str, float], near, far, dtype: type
 ) -> None:
     length, random = 5000, np.random.default_rng(0)
-    group = {"lr": rate, "momentum": momentum, "nesterov": nesterov, "weight_decay": 0.0, "maximize": True}
-    number = np.array(numbers_of(group))
+    number = np.array(numbers_of({"lr": rate, "weight_decay": 0.0, "maximize": True, **group}))
     gradient, weights, buffer = random.normal(size=(3, rows * length)).astype(dtype)
-    both = [(weights / dtype(length**0.5), buffer if momentum else np.zeros(0, dtype)) for _ in range(2)]
-    both[1] = both[1][0].copy(), both[1][1].copy()
+    both = [(weights / dtype(length**0.5), buffer if group["momentum"] else np.zeros(0, dtype))]
+    both.append((both[0][0].copy(), both[0][1].copy()))
     for _ in range(3):
-        near(both[0][0], gradient, both[0][1], length, number)
+        near(both[0][0], gradient, both[0][1], length, together, number)
         far(both[1][0], gradient, both[1][1], length, together, number)
     allowed = 100 * np.finfo(dtype).eps
     for one, other in zip(*both, strict=True):
@@ -39,7 +67,7 @@ def test_rows_may_be_taken_in_any_number(
 
 @pytest.mark.parametrize("maximize", [False, True])
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
-@pytest.mark.parametrize("length", [2048, 2049, 3500, 4608, 20000, 70000])
+@pytest.mark.parametrize("length", [512, 513, 2049, 3500, 4608, 20000, 70000])
 def test_rows_of_every_length_take_the_reference_step(
     length: int, momentum: float, nesterov: bool, maximize: bool
 ) -> None:
