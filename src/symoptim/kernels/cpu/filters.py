@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import in_order, narrow, njit
+from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64, for long filters
@@ -65,22 +65,3 @@ def linear(w, g, m, square, number):
         move_with_buffer(w, g, m, 0, w.size, a, b, -rate * number[OLD], number[MOMENTUM], slope)
     else:
         move(w, g, 0, w.size, a, b)
-
-
-@in_order
-def factored(w, g, m, row, columns, twice, number):
-    """Step of a row whose gradient is multiplied by its factor and its columns', or by their squares."""
-    narrow()
-    rate = number[RATE]
-    a, b = w.dtype.type(1 - rate * number[DECAY]), w.dtype.type(-rate * number[NEW])
-    c, d = w.dtype.type(-rate * number[OLD]), w.dtype.type(number[MOMENTUM])
-    signed = w.dtype.type(number[SIGN]) * row
-    for i in range(w.size):
-        y = g[i] * signed * columns[i]
-        if twice:
-            y = y * row * columns[i]
-        if m.size:
-            w[i] = a * w[i] + b * y + c * m[i]
-            m[i] = d * m[i] + y
-        else:
-            w[i] = a * w[i] + b * y

@@ -18,7 +18,7 @@ from symoptim.kernels.squares import OF_ROWS
 from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
 
 AT_ONCE = 1 << 16  # entries of a stretch at least: enough to be worth a call
-EVEN = 64  # stretches of a thread at least, where there is enough: they are shared out evenly to within one
+EVEN = 32  # stretches of a thread at least, where there is enough: threads differ by one at most
 APART = (
     2048  # neighboring entries that filters which lie apart are stepped by: long enough to be fetched ahead
 )
@@ -32,8 +32,7 @@ class CpuLauncher:
         self.table: NDArray[np.int64] = table.numpy()
         self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
         rows = rows_of(table)
-        total = sum(row[OUTER] * row[COUNT] * row[INNER] for row in rows)
-        at_once = max(AT_ONCE, total // (EVEN * torch.get_num_threads()))
+        at_once = _at_once(sum(row[OUTER] * row[COUNT] * row[INNER] for row in rows))
         self.shares = Shares(_parts(number, row, at_once) for number, row in enumerate(rows))
 
     def point_at(self, gradients: Sequence[int]) -> None:
@@ -63,11 +62,17 @@ class CpuSquares:
         rows, threads = rows_of(table), torch.get_num_threads()
         total = sum(row[COUNT] * row[INNER] for row in rows)
         largest = total if threads == 1 else total // (4 * threads)
-        self.shares = Shares(_lines(number, row, largest) for number, row in enumerate(rows))
+        at_once = _at_once(total)
+        self.shares = Shares(_lines(number, row, at_once, largest) for number, row in enumerate(rows))
 
     def launch(self, table: Tensor, sums: Tensor) -> None:
         """Write all sums, ``(n,)``, float64; addresses in the table may have changed."""
         self.shares.call(cast("Any", squares), table.numpy(), self.like, sums.zero_().numpy())
+
+
+def _at_once(total: int) -> int:
+    """Entries of a stretch, of so many: the longer, the faster memory is read."""
+    return max(AT_ONCE, total // (EVEN * torch.get_num_threads()))
 
 
 def _parts(number: int, about: list[int], at_once: int) -> Iterator[Stretch]:
@@ -80,10 +85,10 @@ def _parts(number: int, about: list[int], at_once: int) -> Iterator[Stretch]:
     return cut(number, lay.filters, APART // lay.inner, each=lay.length)
 
 
-def _lines(number: int, about: list[int], largest: int) -> Iterator[Stretch]:
+def _lines(number: int, about: list[int], at_once: int, largest: int) -> Iterator[Stretch]:
     """Stretches of a matrix whose rows or columns are to be summed."""
     if about[KIND] == OF_ROWS:
-        return cut(number, about[COUNT], AT_ONCE // about[INNER] // FOUR * FOUR, each=about[INNER])
+        return cut(number, about[COUNT], at_once // about[INNER] // FOUR * FOUR, each=about[INNER])
     # A part of the columns is pieces of memory that lie apart, which take up to twice as long: all are summed
     # at once, unless that would be more than a thread's fair share.
     return cut(number, about[INNER], max(APART, largest // max(1, about[COUNT])), each=about[COUNT])

@@ -3,7 +3,8 @@
 
 from symoptim.kernels.cpu.apart import apart
 from symoptim.kernels.cpu.compiled import SOURCES, array_at, kernel
-from symoptim.kernels.cpu.filters import factored, linear
+from symoptim.kernels.cpu.factored import factored_rows
+from symoptim.kernels.cpu.filters import linear
 from symoptim.kernels.cpu.long import long_rows
 from symoptim.kernels.cpu.scaled import scaled_rows
 from symoptim.kernels.cpu.short import SHORT, short_rows
@@ -60,9 +61,10 @@ def _made(sources):
             else:
                 rows = array_at(about[ROWS], count, like)
                 columns, twice = array_at(about[COLUMNS], inner, like), about[TWICE] != 0
-                for f in range(first, last):
-                    here, end = f * inner, (f + 1) * inner
-                    factored(w[here:end], g[here:end], m[here:end], rows[f], columns, twice, number)
+                here, end = first * inner, last * inner
+                factored_rows(
+                    w[here:end], g[here:end], m[here:end], inner, rows[first:last], columns, twice, number
+                )
 
     return run
 

@@ -46,7 +46,6 @@ def _of_row(x, columns):
 @njit
 def _block_of_four(x, y, z, u, columns):
     """Of four rows that lie apart: memory gives them faster than one after the other."""
-    narrow()
     one = two = three = four = x.dtype.type(0)
     if columns.size:
         for i in range(x.size):
