@@ -59,4 +59,12 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
         read_steps([tmp_path / "none.jsonl"])
     (tmp_path / "file").write_text("")
     with pytest.raises(RecordsError, match="cannot be written"):
-        Journal(tmp_path / "file" / "bench.jsonl", SESSION).add([LINE])
+        Journal(tmp_path / "file" / "bench.jsonl", SESSION)
+
+
+def test_a_journal_of_something_else_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("mine, without an end of line")
+    with pytest.raises(RecordsError, match="has no records"):
+        Journal(path, SESSION)
+    assert path.read_text() == "mine, without an end of line"

@@ -93,10 +93,14 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def press(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("symoptim.bench.run.carry_out", press)
-    result = measure(tmp_path / "mine.jsonl")
+    path = tmp_path / "new" / "mine.jsonl"
+    with monkeypatch.context() as patch:
+        patch.setattr("symoptim.bench.run.carry_out", press)
+        result = measure(path)
     assert result.exit_code == 130
     assert "stopped" in result.stderr
+    assert path.exists()
+    assert measure(path).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -71,8 +71,10 @@ def _panel(axes: Any, steps: list[Step], title: str) -> None:
     axes.set_xlim(0.5 * min(floor, *medians), 2.2 * max(medians))
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.xaxis.set_minor_formatter("")
+    behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}  # the floor may be where a figure is
     for height, median, above in zip(heights, medians, high, strict=True):
-        axes.text(1.06 * (median + above), height, milliseconds(median / 1e3), va="center", fontsize=7)
+        words = milliseconds(median / 1e3)
+        axes.text(1.06 * (median + above), height, words, va="center", fontsize=7, bbox=behind)
 
 
 def _color(step: Step) -> str:

@@ -63,16 +63,20 @@ class Journal:
         """Go on with a file, or begin it.
 
         Args:
-            path: of the file; its folder is made if need be.
+            path: of the file; it and its folder are made if need be.
             session: where new lines come from.
+
+        Raises:
+            RecordsError: the file cannot be written, which is better known before anything is measured.
         """
         self.path, self.session, self._begun = path, session, False
         identity = [session[key] for key in IDENTITY]
-        known = read_steps([path]) if path.exists() else []
+        known = read_steps([path]) if path.exists() and path.stat().st_size else []
         ours = [step for step in known if [step.session[key] for key in IDENTITY] == identity]
         self.done = {step.key for step in ours if step.seconds is not None or "refused" in step.line}
         self.named = {step.key for step in ours}
         """What is done, and who was missing."""
+        self._append("")
 
     def has(self, line: Line) -> bool:
         """Whether the contestant of a line was on its case before, on this machine with this code."""
@@ -94,18 +98,20 @@ class Journal:
         listed = [{"kind": "step", "session": self.session["session"], **line} for line in lines]
         if not self._begun:
             listed.insert(0, {"kind": "session", **self.session})
-        text = "".join(json.dumps(line) + "\n" for line in listed)
+        self._append("".join(json.dumps(line) + "\n" for line in listed))
+        self._begun = True
+
+    def _append(self, text: str) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             before = self.path.read_bytes() if self.path.exists() else b""
             torn = before != b"" and not before.endswith(b"\n")  # by a process that was killed
             with self.path.open("a", encoding="utf-8") as file:
-                file.write("\n" * torn + text)
+                file.write("\n" * (torn and text != "") + text)
         except OSError as error:
             raise RecordsError(
                 f"{self.path} cannot be written ({error.strerror}): choose another --out"
             ) from error
-        self._begun = True
 
 
 def read_steps(paths: Sequence[Path]) -> list[Step]:
