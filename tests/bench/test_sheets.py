@@ -5,7 +5,8 @@ import pytest
 
 from symoptim.bench.records import Step
 from symoptim.bench.sheets import markdown, places, sheets
-from symoptim.bench.written import only, write_results
+from symoptim.bench.written import only, require_room, write_results
+from symoptim.errors import RecordsError
 
 SESSION = {"machine": "m", "device": "cpu", "threads": 1, "torch": "2.13", "code": "c"}
 
@@ -86,3 +87,25 @@ def test_places_are_kept_apart_and_each_has_its_picture(tmp_path: Path) -> None:
 def test_a_part_can_be_chosen() -> None:
     assert only(STEPS, ["tiny"], ["geoopt"]) == [STEPS[0], STEPS[2], STEPS[3]]  # and fused SGD
     assert only(STEPS, ["matrix"], None) == []
+
+
+@pytest.mark.parametrize("name", ["mine.md", "mine.png", "mine.svg"])
+def test_a_file_of_somebody_else_is_not_overwritten(tmp_path: Path, name: str) -> None:
+    other = tmp_path / name
+    other.write_text("my own notes")
+    with pytest.raises(RecordsError, match=f"{name} is no table or picture of symoptim bench"):
+        require_room(tmp_path / "mine.jsonl")
+    with pytest.raises(RecordsError, match=f"{name} is no table or picture of symoptim bench"):
+        write_results([a_step("sgd-fused", 1e-3)], tmp_path / "mine")
+    assert other.read_text() == "my own notes"
+
+
+def test_tables_and_pictures_of_an_earlier_run_are_replaced(tmp_path: Path) -> None:
+    first = write_results([a_step("sgd-fused", 1e-3)], tmp_path / "mine")
+    require_room(tmp_path / "mine.jsonl")
+    assert write_results([a_step("sgd-fused", 2e-3)], tmp_path / "mine") == first
+
+
+def test_records_cannot_have_the_name_of_a_table(tmp_path: Path) -> None:
+    with pytest.raises(RecordsError, match=r"say .*mine\.jsonl"):
+        require_room(tmp_path / "mine.md")

@@ -21,6 +21,7 @@ def test_every_entry_moves_by_its_gradient_times_both_factors(step, momentum: fl
     number, random = np.array(numbers_of(group)), np.random.default_rng(0)
     for rows, inner, twice in [
         (1, 5, False),
+        (3, 0, False),
         (2, 511, True),
         (5, 512, False),
         (7, 513, True),

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symoptim import Geometric, OwnRow, PathNorm, Pooled, discover
+from symoptim import FullMetricSGD, Geometric, OwnRow, PathNorm, Pooled, discover
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
 
@@ -52,3 +52,25 @@ def test_factors_are_those_of_the_pure_functions(gauge: Gauge, dtype: torch.dtyp
             for factor in expected[name]:
                 whole = whole * factor
             assert torch.allclose(found.reshape(whole.shape), whole, rtol=100 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("width", [4_000, 20_000])
+def test_two_threads_find_the_same_bits_as_one(width: int) -> None:
+    found: list[list[torch.Tensor]] = []
+    threads = torch.get_num_threads()
+    for count in (1, 2):
+        torch.manual_seed(0)
+        hidden = 4_000_000 // width + 1
+        model = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, 3))
+        spec = discover(model, (torch.rand(2, width),))
+        for weight in model.parameters():
+            weight.grad = weight.detach().sin()
+        try:
+            torch.set_num_threads(count)
+            optimizer = FullMetricSGD(model, spec, lr=0.1, fused=True)
+            for _ in range(2):
+                optimizer.step()
+        finally:
+            torch.set_num_threads(threads)
+        found.append([weight.detach() for weight in model.parameters()])
+    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))

@@ -67,11 +67,12 @@ class Journal:
             session: where new lines come from.
 
         Raises:
-            RecordsError: the file cannot be written, which is better known before anything is measured.
+            RecordsError: the file is something else, or cannot be written, which is better known before
+                anything is measured.
         """
         self.path, self.session, self._begun = path, session, False
         identity = [session[key] for key in IDENTITY]
-        known = read_steps([path]) if path.exists() and path.stat().st_size else []
+        known = read_steps([path]) if path.exists() and not _is_new(path) else []
         ours = [step for step in known if [step.session[key] for key in IDENTITY] == identity]
         self.done = {step.key for step in ours if step.seconds is not None or "refused" in step.line}
         self.named = {step.key for step in ours}
@@ -131,7 +132,7 @@ def read_steps(paths: Sequence[Path]) -> list[Step]:
         lines = _lines(path)
         sessions = {line["session"]: line for line in lines if line.get("kind") == "session"}
         if not sessions:
-            raise RecordsError(f"{path} has no records of symoptim bench")
+            raise RecordsError(f"{path} has no records of symoptim bench: name another file")
         measured = [line for line in lines if line.get("kind") == "step" and line.get("session") in sessions]
         medians = {
             _turns_of(line): line["seconds"]["p50"]
@@ -161,12 +162,17 @@ def _turns_of(line: Line) -> tuple[object, ...]:
     return tuple(line[key] for key in ("session", "case", "momentum", "dtype"))
 
 
+def _is_new(path: Path) -> bool:
+    """Whether a file was made, and then nothing was measured."""
+    return path.is_file() and path.stat().st_size == 0
+
+
 def _lines(path: Path) -> list[Line]:
     """Lines of a file; one that was cut off when its process was killed is left out."""
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecordsError(f"{path} cannot be read: {error}") from error
+        texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise RecordsError(f"{path} cannot be read ({error.strerror}): name another file") from error
     found: list[Line] = []
     for text in texts:
         try:

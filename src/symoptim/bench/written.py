@@ -6,7 +6,35 @@ from pathlib import Path
 from symoptim.bench.picture import draw
 from symoptim.bench.records import REFERENCE, Step
 from symoptim.bench.sheets import describe, markdown, places, sheets
+from symoptim.errors import RecordsError
 from symoptim.records.files import write_files
+
+_ENDINGS = (".md", ".png", ".svg")
+_OURS = "Written by `symoptim bench --report`"
+
+
+def require_room(records: Path) -> None:
+    """See to it that tables and pictures can go beside the records, and replace those of an earlier run only.
+
+    Args:
+        records: their file.
+
+    Raises:
+        RecordsError: the records have the name of a table or picture, or another file has.
+    """
+    if records.suffix in _ENDINGS:
+        better = records.with_suffix(".jsonl")
+        raise RecordsError(f"{records} cannot have records, a table or picture has its name: say {better}")
+    _require_ours(records.with_suffix(""))
+
+
+def _require_ours(path: Path) -> None:
+    table, *pictures = (path.with_name(_named(path) + ending) for ending in _ENDINGS)
+    if table.is_file() and _OURS in table.read_text(encoding="utf-8", errors="replace"):
+        return
+    for other in (table, *pictures):
+        if other.exists():
+            raise RecordsError(f"{other} is no table or picture of symoptim bench: choose another --out")
 
 
 def write_results(steps: Sequence[Step], path: Path) -> list[Path]:
@@ -18,12 +46,20 @@ def write_results(steps: Sequence[Step], path: Path) -> list[Path]:
 
     Returns:
         The files.
+
+    Raises:
+        RecordsError: there is another file of such a name, or they cannot be written.
     """
-    name = path.name.replace(".", "-")  # what follows a dot would be taken for the ending
-    pictures: list[Path] = []
+    _require_ours(path)
+    name = _named(path)
+    written = write_files(path.parent, {f"{name}.md": results_text(steps, name)})
     for number, mine in enumerate(places(steps).values(), start=1):
-        pictures += draw(mine, path.with_name(name if number == 1 else f"{name}-{number}"))
-    return [*write_files(path.parent, {f"{name}.md": results_text(steps, name)}), *pictures]
+        written += draw(mine, path.with_name(name if number == 1 else f"{name}-{number}"))
+    return written
+
+
+def _named(path: Path) -> str:
+    return path.name.replace(".", "-")  # what follows a dot would be taken for the ending
 
 
 def results_text(steps: Sequence[Step], name: str) -> str:
@@ -38,7 +74,7 @@ def results_text(steps: Sequence[Step], name: str) -> str:
     """
     texts = [
         "# What a step costs",
-        "Written by `symoptim bench --report`; docs/speed.md says how it is measured.",
+        f"{_OURS}; docs/speed.md says how it is measured.",
     ]
     for number, mine in enumerate(places(steps).values(), start=1):
         picture = f"{name}.png" if number == 1 else f"{name}-{number}.png"

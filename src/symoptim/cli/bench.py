@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from symoptim.bench.records import Journal, Step, read_steps
 from symoptim.bench.sheets import describe, places, sheets
-from symoptim.bench.written import only, write_results
+from symoptim.bench.written import only, require_room, write_results
 from symoptim.cli import options
 from symoptim.cli.report import tell_written
 from symoptim.errors import OptionError
@@ -107,11 +107,15 @@ def bench(
     )
     torch.set_num_threads(threads)
     path = out or Path("results") / f"bench-{plan.device.type}.jsonl"
+    require_room(path)
     before = path.stat().st_size if path.exists() else 0
     measure_all(plan, Journal(path, session_of(plan.device)))
     notes = [f"{title}: {reason}" for title, reason in out_of_place(plan).items() if chosen]
     if path.stat().st_size == before:
-        notes.append(f"nothing was left to measure: {path} has all that can be measured here")
+        notes.append(
+            f"nothing was left to measure: {path} has all that can be measured here. "
+            "For more turns choose another --out"
+        )
     show_results(only(read_steps([path]), chosen_cases, chosen), path.with_suffix(""))
     for note in notes:
         Console(stderr=True).print(note, highlight=False, markup=False, soft_wrap=True)
@@ -157,12 +161,8 @@ def measure_all(plan: "Plan", journal: Journal) -> None:
         with Progress(*columns, console=console) as progress:
             carry_out(plan, journal, Bar(progress))
     except KeyboardInterrupt:
-        console.print(
-            f"stopped. {journal.path} keeps the cases that are done; to go on: {command_line()}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        words = f"stopped. {journal.path} keeps the cases that are done; to go on: {command_line()}"
+        console.print(words, highlight=False, markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
 
 

@@ -6,11 +6,8 @@ then, and factors of columns are still at hand for the second.
 """
 
 from symoptim.kernels.cpu.compiled import in_order, narrow, njit
-from symoptim.kernels.cpu.machine import ZEN
+from symoptim.kernels.cpu.machine import TURN, ZEN
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
-
-TURN = 512
-"""Entries that are stepped in one place before it is the other's turn."""
 
 
 @in_order
@@ -35,7 +32,7 @@ def _factored(w, g, m, row, columns, twice, number):
 @njit
 def factored_rows(w, g, m, inner, rows, columns, twice, number):
     """Step rows of so many entries."""
-    half, piece = ((rows.size + 1) // 2, TURN) if ZEN and not m.size else (rows.size, inner)
+    half, piece = ((rows.size + 1) // 2, TURN) if ZEN and not m.size else (rows.size, max(1, inner))
     for first in range(half):
         for start in range(0, inner, piece):
             stop = min(start + piece, inner)

@@ -18,7 +18,7 @@ from symoptim.kernels.squares import OF_ROWS
 from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
 
 AT_ONCE = 1 << 16  # entries of a stretch at least: enough to be worth a call
-EVEN = 32  # stretches of a thread at least, where there is enough: threads differ by one at most
+EVEN = 32  # stretches of a thread at least, where there is enough and rows are not longer
 APART = (
     2048  # neighboring entries that filters which lie apart are stepped by: long enough to be fetched ahead
 )
@@ -88,7 +88,9 @@ def _parts(number: int, about: list[int], at_once: int) -> Iterator[Stretch]:
 def _lines(number: int, about: list[int], at_once: int, largest: int) -> Iterator[Stretch]:
     """Stretches of a matrix whose rows or columns are to be summed."""
     if about[KIND] == OF_ROWS:
-        return cut(number, about[COUNT], at_once // about[INNER] // FOUR * FOUR, each=about[INNER])
+        # Rows are summed in fours, however they are shared out: the same bits with any number of threads.
+        width = max(FOUR, at_once // about[INNER] // FOUR * FOUR)
+        return cut(number, about[COUNT], width, each=about[INNER])
     # A part of the columns is pieces of memory that lie apart, which take up to twice as long: all are summed
     # at once, unless that would be more than a thread's fair share.
     return cut(number, about[INNER], max(APART, largest // max(1, about[COUNT])), each=about[COUNT])

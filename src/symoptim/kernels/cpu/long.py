@@ -5,16 +5,17 @@ A row is moved from its end, which has been read last. With momentum, unless it 
 takes the gradient up at the first look, so that the second is at two arrays instead of three: a tenth of a
 step.
 
-On AMD's Zen a row that does not fit the first cache is read together with others before any is moved, because
-memory that has to stop takes a while to start again: a twentieth. Without momentum these others are of two
-places, a piece of each in turn, which is another: two arrays alone do not keep memory busy.
+On AMD's Zen a row that does not fit the first cache is read together with others before any is moved, as many
+as fit the second, because memory that has to stop takes a while to start again: a twentieth. Without momentum
+these others are of two places, a piece of each in turn, which is another: two arrays alone do not keep memory
+busy. Rows of which not even two fit the second cache are taken one by one.
 """
 
 import numpy as np
 
 from symoptim.kernels.cpu.compiled import inlined, njit
 from symoptim.kernels.cpu.filters import BLOCK, move
-from symoptim.kernels.cpu.machine import FAR, NEAR, ZEN
+from symoptim.kernels.cpu.machine import FAR, NEAR, TURN, ZEN
 from symoptim.kernels.cpu.sphere import (
     coefficients,
     divide,
@@ -28,9 +29,6 @@ from symoptim.kernels.numbers import MOMENTUM, NEW, OLD, SIGN
 
 PIECE = 1024
 """Entries of a row that is moved from its end which are moved in order."""
-
-TURN = 512
-"""Entries that are read in one place before it is the other's turn."""
 
 
 # Rows without a buffer, with one that takes the gradient up, and with one that does not, have the same loops,
@@ -68,7 +66,7 @@ def _move_three(w, g, m, begin, end, by, number):
     move_with_three(w, g, m, begin, end, by[0], by[1], by[2], number[MOMENTUM], number[SIGN], by[3])
 
 
-def _one_by_one(products, move):
+def _one_by_one(products, step):
     @njit
     def near_rows(w, g, m, length, number):
         """Step rows, each moved from its end."""
@@ -80,14 +78,14 @@ def _one_by_one(products, move):
                 ww, wg, wm, dd = ww + one, wg + two, wm + three, dd + four
             by = coefficients(w, (ww, wg, wm, dd), number)
             for begin in range(row + (length - 1) // PIECE * PIECE, row - 1, -PIECE):
-                move(w, g, m, begin, min(begin + PIECE, end), by, number)
+                step(w, g, m, begin, min(begin + PIECE, end), by, number)
             if not by[4]:
                 divide(w, row, end)
 
     return near_rows
 
 
-def _together(products, move):
+def _together(products, step):
     @njit
     def far_rows(w, g, m, length, together, number):
         """Step rows, so many at a time."""
@@ -109,7 +107,7 @@ def _together(products, move):
                     is_unit,
                 )
             for row, begin in enumerate(range(first, last, length)):
-                move(w, g, m, begin, begin + length, found[row], number)
+                step(w, g, m, begin, begin + length, found[row], number)
                 if not found[row, 4]:
                     divide(w, begin, begin + length)
 
