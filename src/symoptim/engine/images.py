@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from symoptim.data.split import Split
+from symoptim.engine.ink import Drawn, Ink
 from symoptim.engine.numerics import derive_seed
 from symoptim.engine.run import Run
 from symoptim.engine.shuffle import permutations
@@ -65,7 +66,7 @@ class Images:
             table[rows] for table in (self.train, self.validation, self.order)
         )
 
-    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:
+    def at(self, index: Tensor) -> tuple[Tensor | Drawn, Tensor]:
         """Training images and labels by their numbers ``(r, b)``; on a CPU the images stay until the next."""
         pixels, numbers = self.data.train_images, index.flatten()
         images = torch.index_select(pixels, 0, numbers, out=self._room_for(len(numbers)))
@@ -79,14 +80,32 @@ class Images:
             self._room = self.data.train_images.new_empty(count, *self.data.train_images.shape[1:])
         return self._room[:count]
 
-    def validated(self, rows: Tensor, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def validated(self, rows: Tensor, at_once: int) -> Iterator[tuple[Tensor | Drawn, Tensor]]:
         """Validation images and labels of some runs, ``at_once`` of every run at a time."""
         numbers = self.validation.index_select(0, rows)
         for start in range(0, numbers.shape[1], at_once):
             yield self.at(numbers[:, start : start + at_once])
 
-    def tested(self, at_once: int) -> Iterator[tuple[Tensor, Tensor]]:
+    def tested(self, at_once: int) -> Iterator[tuple[Tensor | Drawn, Tensor]]:
         """Test images and labels, the same for all runs, ``at_once`` at a time."""
         for start in range(0, len(self.data.test_labels), at_once):
             part = slice(start, start + at_once)
             yield self.data.test_images[part], self.data.test_labels[part]
+
+
+class DrawnImages(Images):
+    """The same, as lists of pixels that are not zero: nothing is gathered."""
+
+    def __init__(self, runs: Sequence[Run], data: Split, device: torch.device) -> None:
+        """Deal out the training images, and list the pixels of all."""
+        super().__init__(runs, data, device)
+        self.train_ink, self.test_ink = Ink.of(data.train_images), Ink.of(data.test_images)
+
+    def at(self, index: Tensor) -> tuple[Drawn, Tensor]:
+        """Training images and labels by their numbers ``(r, b)``."""
+        return Drawn(self.train_ink, index.numpy()), self.data.train_labels[index]
+
+    def tested(self, at_once: int) -> Iterator[tuple[Drawn, Tensor]]:
+        """Test images and labels, the same for all runs, ``at_once`` at a time."""
+        for numbers in torch.arange(len(self.data.test_labels)).split(at_once):
+            yield Drawn(self.test_ink, numbers[None].numpy()), self.data.test_labels[numbers]

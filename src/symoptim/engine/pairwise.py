@@ -18,10 +18,14 @@ from torch import Tensor, nn
 
 from symoptim.engine.batch_norm import Norm, evaluate_, norm_of
 from symoptim.engine.hidden import Hidden, hidden_for, pool
+from symoptim.engine.ink import Drawn
 from symoptim.engine.passes import Passed
 from symoptim.engine.products import Gradient, Product
 from symoptim.engine.stack import Stack
 from symoptim.models.pairwise import HiddenLayer, PairwiseMax, PairwiseNetwork
+
+FIRST_FILTERS = "hidden.0.filters.weight"
+"""The parameter that is shown images."""
 
 
 class Layer(NamedTuple):
@@ -78,17 +82,17 @@ class Pairwise:
         self.hidden = hidden_for(self.classifier)
 
     @torch.no_grad()
-    def train(self, images: Tensor, labels: Tensor) -> Passed:
+    def train(self, images: Tensor | Drawn, labels: Tensor) -> Passed:
         """Pass a batch forward and back."""
         labels = self._for_every_run(labels)
-        responses, passed = [self._first_responses(images.flatten(2))], list[Hidden]()
-        inputs = [images.flatten(2).mT]
+        first = images if isinstance(images, Drawn) else images.flatten(2)
+        responses, passed, inputs = [self._first_responses(first)], list[Hidden](), [first]
         for layer in self.layers:
             if passed:
-                responses.append(torch.bmm(layer.filters, inputs[-1]))
+                responses.append(torch.bmm(layer.filters, passed[-1].pooled))
+                inputs.append(passed[-1].pooled.mT)
             passed.append(self.hidden(layer.norm, responses[-1]))
-            inputs.append(passed[-1].pooled)
-        features = inputs.pop()
+        features = passed[-1].pooled
         scores = torch.bmm(self.classifier, features)
         target = labels.unsqueeze(1)
         logarithms = torch.log_softmax(scores, dim=1)
@@ -100,15 +104,15 @@ class Pairwise:
         return Passed(losses, _misses(scores, labels), gradients | self._back(met, change))
 
     def _back(
-        self, met: Sequence[tuple[Layer, Hidden, Tensor, Tensor]], change: Tensor
+        self, met: Sequence[tuple[Layer, Hidden, Tensor | Drawn, Tensor]], change: Tensor
     ) -> dict[str, Gradient]:
-        """Gradients of all layers ``met``, each with its inputs and responses, from that of the scores."""
+        """Gradients of all layers ``met``, each with its inputs X' and responses, from that of the scores."""
         gradients: dict[str, Gradient] = {}
         weights = self.classifier
         for layer, passed, x, h in reversed(met):
             half = torch.baddbmm(passed.pooled, weights.mT, change, beta=0, alpha=0.5)
             change, norm = passed.back(half)
-            gradients[f"{layer.name}.filters.weight"] = Product(change, x.mT, h)
+            gradients[f"{layer.name}.filters.weight"] = Product(change, x, h)
             if norm:
                 names = (f"{layer.name}.norm.weight", f"{layer.name}.norm.bias")
                 gradients |= dict(zip(names, norm, strict=True))
@@ -121,20 +125,26 @@ class Pairwise:
         alike = len(self.classifier) // (blocks * sources)
         return labels[None, :, None].expand(blocks, sources, alike, count).reshape(-1, count)
 
-    def _first_responses(self, images: Tensor) -> Tensor:
+    def _first_responses(self, images: Tensor | Drawn) -> Tensor:
         """Responses ``(r, o, b)`` to batches ``(s, b, i)``, in the order that is fastest on CPUs."""
+        if isinstance(images, Drawn):
+            return images.responses(self.layers[0].filters, self.blocks)
         runs, filters, inputs = self.layers[0].filters.shape
         blocks = self.layers[0].filters.view(self.blocks, len(images), -1, inputs)
         found = torch.cat([torch.bmm(images, block.mT).mT for block in blocks])
         return found.view(runs, filters, -1)
 
     @torch.no_grad()
-    def wrong(self, images: Tensor, labels: Tensor) -> Tensor:
+    def wrong(self, images: Tensor | Drawn, labels: Tensor) -> Tensor:
         """Number of images every run gets wrong; images of all runs go through the first layer at once."""
-        if labels.ndim == 1:
+        if isinstance(images, Drawn):
+            responses = self._first_responses(images)
+        elif labels.ndim == 1:
             responses = self.layers[0].filters @ images.flatten(1).mT
         else:
-            labels, responses = self._for_every_run(labels), self._first_responses(images.flatten(2))
+            responses = self._first_responses(images.flatten(2))
+        if labels.ndim == 2:
+            labels = self._for_every_run(labels)
         features = responses
         for layer in self.layers:
             if layer is not self.layers[0]:

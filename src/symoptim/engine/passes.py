@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from symoptim.engine.ink import Drawn, pixels_of
 from symoptim.engine.products import Gradient
 from symoptim.engine.stack import Stack
 
@@ -28,15 +29,18 @@ class Passed(NamedTuple):
 class Passes(Protocol):
     """Networks that can be trained and tested."""
 
-    def train(self, images: Tensor, labels: Tensor) -> Passed:
+    def train(self, images: Tensor | Drawn, labels: Tensor) -> Passed:
         """Pass a batch ``(r, b, ...)`` forward and back, as in training: running averages move.
 
         Networks may take ``(s, b, ...)``, each for several runs; see :func:`.group.sources_of`.
         """
         ...
 
-    def wrong(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Number of images every run gets wrong, ``(r,)``, of its own ``(r, b, ...)`` or of ``(b, ...)``."""
+    def wrong(self, images: Tensor | Drawn, labels: Tensor) -> Tensor:
+        """Number of images every run gets wrong, ``(r,)``, of its own ``(r, b, ...)`` or of ``(b, ...)``.
+
+        Images that are drawn come with a leading axis always.
+        """
         ...
 
 
@@ -47,9 +51,9 @@ class Autograd:
         """Serve all runs of a stack."""
         self.stack = stack
 
-    def train(self, images: Tensor, labels: Tensor) -> Passed:
+    def train(self, images: Tensor | Drawn, labels: Tensor) -> Passed:
         """Pass a batch forward and back."""
-        scores = self.stack.scores(images, training=True)
+        scores = self.stack.scores(pixels_of(images), training=True)
         losses = cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none").view_as(labels)
         trained = self.stack.trainable()
         # The sum over runs only stands for "each its own": no run's loss depends on another's weights.
@@ -62,8 +66,9 @@ class Autograd:
         return Passed(losses.detach(), _misses(scores, labels), gradients)
 
     @torch.no_grad()
-    def wrong(self, images: Tensor, labels: Tensor) -> Tensor:
+    def wrong(self, images: Tensor | Drawn, labels: Tensor) -> Tensor:
         """Number of images every run gets wrong."""
+        images = pixels_of(images)
         if labels.ndim == 1:
             count = len(next(iter(self.stack.parameters.values())))
             images, labels = images.expand(count, *images.shape), labels.expand(count, -1)

@@ -21,6 +21,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from symoptim.engine.ink import Drawn, lies_inputs_first, make_unit_, squared_lengths
 from symoptim.engine.numerics import compiled_for
 from symoptim.geometry.filters import COLUMNS, ROWS, Axes, inner, squared_norm
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
@@ -30,15 +31,15 @@ from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 class Product:
     """The gradient ``left @ right`` of stacked weights W ``(r, o, i)``.
 
-    ``left`` is D ``(r, o, b)``, ``right`` is X' ``(s, b, i)``, ``responses`` is H ``(r, o, b)``. Where s is
-    less than r, r / s neighboring runs have the same inputs.
+    ``left`` is D ``(r, o, b)``, ``right`` is X' ``(s, b, i)``, or images that stand for it, ``responses`` is
+    H ``(r, o, b)``. Where s is less than r, r / s neighboring runs have the same inputs.
 
     >>> Product(torch.ones(4, 3, 5), torch.ones(2, 5, 6), torch.ones(4, 3, 5)).formed().shape
     torch.Size([4, 3, 6])
     """
 
     left: Tensor
-    right: Tensor
+    right: Tensor | Drawn
     responses: Tensor
 
     def __getitem__(self, runs: slice) -> "Product":
@@ -49,10 +50,17 @@ class Product:
     def formed(self) -> Tensor:
         """The gradient itself, ``(r, o, i)``."""
         runs, rows, _ = self.left.shape
+        if isinstance(self.right, Drawn):
+            gradient = self.left.new_zeros(runs, self.right.ink.inputs, rows).mT
+            self.right.add_product(self.left, 1, gradient)
+            return gradient
         return torch.bmm(_side_by_side(self.left, len(self.right)), self.right).view(runs, rows, -1)
 
     def take_from(self, w: Tensor) -> None:
-        """Subtract it from weights W, in place."""
+        """Subtract it from weights W, in place; where images are drawn, W lies with its inputs first."""
+        if isinstance(self.right, Drawn):
+            self.right.add_product(self.left, -1, w)
+            return
         count = len(self.right)
         _side_by_side(w, count).baddbmm_(_side_by_side(self.left, count), self.right, alpha=-1)
 
@@ -84,20 +92,27 @@ def _dots(kernels: Any, u: Tensor, v: Tensor) -> Tensor:
     return found
 
 
+def _squared_lengths(w: Tensor) -> Tensor:
+    """Of rows, ``(r, o, i) -> (r, o, 1)``."""
+    if lies_inputs_first(w):
+        return squared_lengths(w)
+    kernels = compiled_for(w)
+    return _dots(kernels, w, w) if kernels else lengths(w).square_()
+
+
 def _plain(w: Tensor, g: Product, rate: Tensor) -> None:
     g.left.mul_(rate)
     g.take_from(w)
 
 
 def _scaled_rows(w: Tensor, g: Product, rate: Tensor) -> None:
-    kernels = compiled_for(w)
-    squared = _dots(kernels, w, w) if kernels else lengths(w).square_()
-    g.left.mul_(squared.mul_(rate))
+    g.left.mul_(_squared_lengths(w).mul_(rate))
     g.take_from(w)
 
 
 def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
-    w.baddbmm_(g.left.mul_(rate), g.right * squared_norm(w, COLUMNS), alpha=-1)
+    inputs = cast("Tensor", g.right)  # of a classifier, which is not shown images
+    w.baddbmm_(g.left.mul_(rate), inputs * squared_norm(w, COLUMNS), alpha=-1)
 
 
 def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
@@ -109,7 +124,9 @@ def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
     stretch = stretch.abs().clamp_(min=torch.finfo(w.dtype).eps).copysign_(stretch)
     g.left.mul_(rate / stretch)
     g.take_from(w)
-    if kernels:
+    if lies_inputs_first(w):
+        make_unit_(w, stretch)
+    elif kernels:
         kernels.make_unit(w.numpy(), stretch.numpy())
     else:
         w.mul_(lengths(w).reciprocal_().copysign_(stretch))

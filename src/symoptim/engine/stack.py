@@ -63,6 +63,14 @@ class Stack:
             for name, stacked in parameters.items()
         }
         self.buffers: dict[str, Tensor] = {name: b.detach().to(device) for name, b in buffers.items()}
+        self._inputs_first: set[str] = set()
+
+    @torch.no_grad()
+    def put_inputs_first(self, name: str) -> None:
+        """From now on have a parameter ``(r, o, i)`` lie in memory as ``(r, i, o)``; it stays what it is."""
+        self._inputs_first.add(name)
+        stacked = self.parameters[name]
+        self.parameters[name] = stacked.mT.contiguous().mT.requires_grad_(stacked.requires_grad)
 
     def trainable(self) -> dict[str, Tensor]:
         """The stacked parameters that are trained."""
@@ -104,7 +112,7 @@ class Stack:
         }
         aliases = dict(_aliases(self.template))
         return [
-            {name: taken[aliases[name]][place].clone() for name in self.template.state_dict()}
+            {name: taken[aliases[name]][place].clone(memory_format=torch.contiguous_format) for name in self.template.state_dict()}
             for place in range(len(rows))
         ]
 
@@ -113,6 +121,8 @@ class Stack:
         """Go on with these rows of the run axis only."""
         for name, stacked in self.parameters.items():
             self.parameters[name] = stacked[rows].requires_grad_(stacked.requires_grad)
+            if name in self._inputs_first:
+                self.put_inputs_first(name)
         for name, stacked in self.buffers.items():
             self.buffers[name] = stacked[rows]
 

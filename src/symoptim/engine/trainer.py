@@ -14,9 +14,10 @@ from symoptim.engine.capture import Lane, Replayed
 from symoptim.engine.full_stepper import FullStepper
 from symoptim.engine.fused.group import FusedGroup, can_fuse
 from symoptim.engine.group import Group, Tally, blocks_of, neighbors, sources_of
-from symoptim.engine.images import Batch, Images
+from symoptim.engine.images import Batch, DrawnImages, Images
+from symoptim.engine.ink import pays
 from symoptim.engine.numerics import derive_seed
-from symoptim.engine.pairwise import Pairwise, is_pairwise
+from symoptim.engine.pairwise import FIRST_FILTERS, Pairwise, is_pairwise
 from symoptim.engine.passes import Autograd
 from symoptim.engine.registry import UPDATES, Driven, Full, Pure, require_updates
 from symoptim.engine.run import Run
@@ -66,12 +67,15 @@ class Trainer:
         self.device = device
         self.test = test
         self.lane = Lane(device)
-        self.images = Images(runs, data, device)
         self.stack = Stack(factory, [derive_seed(run.seed, "weights") for run in runs], device)
         dtype = next(iter(self.stack.trainable().values())).dtype
         self.rates = torch.tensor([run.rate for run in runs], dtype=dtype, device=device)
         in_groups = device.type == "cpu" and is_pairwise(self.stack.template)
         self.runs_at_once = RUNS_AT_ONCE if in_groups else len(runs)
+        draws = in_groups and pays(data.train_images, len(self.stack.parameters[FIRST_FILTERS][0]))
+        if draws:
+            self.stack.put_inputs_first(FIRST_FILTERS)
+        self.images = (DrawnImages if draws else Images)(runs, data, device)
         self.steppers: list[Stepper] = [
             self._stepper(runs[rows.start].update, Block(self.stack, self.rates, rows))
             for rows in blocks_of(runs, at_most=self.runs_at_once)
