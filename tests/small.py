@@ -23,6 +23,15 @@ def small_data(dtype: torch.dtype = torch.float64) -> Split:
     return Split(images[:240], labels[:240], images[240:], labels[240:])
 
 
+def blank_data(dtype: torch.dtype = torch.float64) -> Split:
+    """The same, but three pixels of four are zero, and a few images are blank."""
+    pixels, labels, *rest = small_data(dtype)
+    drawn = torch.rand(300, PIXELS, generator=torch.Generator().manual_seed(8)) < 0.25
+    drawn[:5] = False
+    test = rest[0] * drawn[240:]
+    return Split(pixels * drawn[:240], labels, test, rest[1])
+
+
 def a_run(
     update: str = "sm",
     *,

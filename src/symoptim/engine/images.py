@@ -103,9 +103,9 @@ class DrawnImages(Images):
 
     def at(self, index: Tensor) -> tuple[Drawn, Tensor]:
         """Training images and labels by their numbers ``(r, b)``."""
-        return Drawn(self.train_ink, index.numpy()), self.data.train_labels[index]
+        return Drawn(self.train_ink, index.contiguous()), self.data.train_labels[index]
 
     def tested(self, at_once: int) -> Iterator[tuple[Drawn, Tensor]]:
         """Test images and labels, the same for all runs, ``at_once`` at a time."""
         for numbers in torch.arange(len(self.data.test_labels)).split(at_once):
-            yield Drawn(self.test_ink, numbers[None].numpy()), self.data.test_labels[numbers]
+            yield Drawn(self.test_ink, numbers), self.data.test_labels[numbers]

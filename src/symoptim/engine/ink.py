@@ -1,54 +1,58 @@
-"""Images as lists of their pixels that are not zero: four fifths of MNIST's pixels are, and add nothing.
+"""Images as lists of their pixels that are not zero: four fifths of MNIST's are zero, and add nothing.
 
 A product with images then takes a fifth of the multiplications. The numbers are those of the dense product to
 rounding; only what is not finite may differ, for zero times infinity is not computed.
 
-Axis letters: r run, s source of images, o filter, i input, b example.
+Axis letters: n image, r run, s source of images, o filter, i input, b example.
 """
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from typing import Any
+from weakref import WeakValueDictionary
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from symoptim.engine.numerics import compiled_for
 
-# Share of pixels up to which lists are faster: on one core of an AMD EPYC both ways take the same time at .45,
-# November 2026. MNIST has .19, Fashion-MNIST .50, the 8x8 digits .51.
 DARKEST = 0.35
+"""Share of dark pixels up to which lists are used.
 
-
-def _kernels() -> Any:
-    return import_module("symoptim.engine.strokes")
+On a core of an AMD EPYC a step of the paper's networks takes .6 of the time it takes with dense images at a
+share of .2, .8 at .3, .9 at .4 and 1.1 at .5 (November 2026).
+MNIST has .19, Fashion-MNIST .50, the 8x8 digits .51.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Ink:
-    """The dark pixels of images: those of image n are at ``starts[n]`` to ``starts[n + 1]``."""
+    """The dark pixels of images ``(n, i)``: those of image n are at ``starts[n]`` to ``starts[n + 1]``."""
 
-    starts: NDArray[np.int64]
-    places: NDArray[np.int32]
-    values: NDArray[Any]
-    inputs: int
+    pixels: Tensor
+    starts: Tensor
+    places: Tensor
+    values: Tensor
 
     @classmethod
     def of(cls, pixels: Tensor) -> "Ink":
-        """Of images ``(n, i)`` on the CPU.
+        """Of images on the CPU; they are listed once, however many ask.
 
         >>> Ink.of(torch.tensor([[0.0, 0.5], [0.0, 0.0], [1.0, 0.25]])).places
-        array([1, 0, 1], dtype=int32)
+        tensor([1, 0, 1], dtype=torch.int32)
         """
-        images = pixels.numpy()
-        starts = np.empty(len(images) + 1, np.int64)
-        _kernels().count_ink(images, starts)
-        places, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], images.dtype)
-        _kernels().list_ink(images, starts, places, values)
-        return cls(starts, places, values, images.shape[1])
+        key = id(pixels), pixels._version  # whose list it is cannot go before it, and so keeps its id
+        found = _LISTED.get(key)
+        if found is None:
+            dark = pixels != 0
+            starts = torch.nn.functional.pad(dark.sum(dim=1).cumsum(dim=0), (1, 0))
+            places = dark.flatten().nonzero().squeeze(1).remainder_(pixels.shape[1]).int()
+            found = _LISTED[key] = cls(pixels, starts, places, pixels[dark])
+        return found
+
+
+_LISTED: WeakValueDictionary[tuple[int, int], Ink] = WeakValueDictionary()
 
 
 def pays(pixels: Tensor, filters: int) -> bool:
@@ -64,64 +68,47 @@ def pays(pixels: Tensor, filters: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Images by their numbers ``(s, b)``, the right factor of a product."""
+    """Images by their numbers ``(s, b)``, or ``(b,)`` for all runs: the right factor X' of a product.
+
+    >>> Drawn(Ink.of(torch.eye(3)), torch.tensor([[2, 0]])).pixels()
+    tensor([[[0., 0., 1.],
+             [1., 0., 0.]]])
+    """
 
     ink: Ink
-    index: NDArray[np.int64]
+    index: Tensor
 
     def __len__(self) -> int:
         """How many sources there are."""
-        return len(self.index)
+        return len(self.index) if self.index.ndim == 2 else 1
 
     def __getitem__(self, sources: slice) -> "Drawn":
         """The images of some of the sources."""
         return Drawn(self.ink, self.index[sources])
+
+    def pixels(self) -> Tensor:
+        """The images themselves, ``(s, b, i)`` or ``(b, i)``."""
+        return self.ink.pixels[self.index]
 
     def responses(self, filters: Tensor, blocks: int) -> Tensor:
         """W X: responses ``(r, o, b)`` of filters ``(r, o, i)`` that lie with their inputs first.
 
         They are ``blocks`` of equally many runs; in each, neighbors share a source.
         """
-        found = filters.new_empty(*filters.shape[:2], self.index.shape[1])
+        found = filters.new_empty(*filters.shape[:2], self.index.shape[-1])
         alike = len(filters) // (blocks * len(self))
-        ink = self.ink
-        _share_out(
-            _kernels().respond, filters.mT.numpy(), ink.starts, ink.places, ink.values, self.index, alike,
-            found.numpy(),
-        )  # fmt: skip
+        _share_out("respond", filters.mT, *self._lists(), alike, found)
         return found
 
-    def add_product(self, changes: Tensor, sign: float, filters: Tensor) -> None:
-        """Add ``sign`` times D X' to filters ``(r, o, i)`` that lie with their inputs first, in place."""
-        alike = len(changes) // len(self)
-        number = changes.numpy().dtype.type(sign)
-        _share_out(_kernels().add, changes.numpy(), *self._turned, alike, number, filters.mT.numpy())
+    def add_product(self, changes: Tensor, sign: int, filters: Tensor) -> None:
+        """Add ``sign`` times D X' to filters ``(r, o, i)`` that lie with their inputs first, in place.
 
-    def pixels(self) -> Tensor:
-        """The images themselves, ``(s, b, i)``.
-
-        >>> Drawn(Ink.of(torch.eye(3)), np.array([[2, 0]])).pixels()
-        tensor([[[0., 0., 1.],
-                 [1., 0., 0.]]])
+        ``changes`` is D ``(r, o, b)``.
         """
-        ink, found = self.ink, np.zeros((self.index.size, self.ink.inputs), self.ink.values.dtype)
-        for image, n in zip(found, self.index.flat, strict=True):
-            listed = slice(ink.starts[n], ink.starts[n + 1])
-            image[ink.places[listed]] = ink.values[listed]
-        return torch.from_numpy(found).view(*self.index.shape, -1)
+        _share_out("add", filters.mT, *self._lists(), len(changes) // len(self), changes, sign)
 
-    @cached_property
-    def _turned(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-        """By pixel: where its examples end, the examples, and how dark it is in them."""
-        ink = self.ink
-        total = int((ink.starts[self.index + 1] - ink.starts[self.index]).sum())
-        turned = (
-            np.empty((len(self), ink.inputs), np.int64),
-            np.empty(total, np.int32),
-            np.empty(total, ink.values.dtype),
-        )
-        _kernels().turn(ink.starts, ink.places, ink.values, self.index, *turned)
-        return turned
+    def _lists(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return self.ink.starts, self.ink.places, self.ink.values, self.index.view(len(self), -1)
 
 
 def pixels_of(images: Tensor | Drawn) -> Tensor:
@@ -146,9 +133,14 @@ def make_unit_(filters: Tensor, signs: Tensor) -> None:
     _kernels().make_unit(filters.mT.numpy(), signs.squeeze(2).numpy())
 
 
-def _share_out(work: Any, first: NDArray[Any], *others: Any) -> None:
-    """Call a kernel on all runs, the first axis of its first array; every thread has some of them."""
-    _shares(len(first), first[0].size).call(work, first, *others)
+def _kernels() -> Any:
+    return import_module("symoptim.engine.strokes")  # there, or nothing had been drawn
+
+
+def _share_out(name: str, filters: Tensor, *others: Tensor | int) -> None:
+    """Call a kernel on filters ``(r, i, o)``; every thread has some of the runs."""
+    arguments = [x.numpy() if isinstance(x, Tensor) else x for x in (filters, *others)]
+    _shares(len(filters), filters[0].numel()).call(getattr(_kernels(), name), *arguments)
 
 
 @cache

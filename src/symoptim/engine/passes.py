@@ -37,10 +37,7 @@ class Passes(Protocol):
         ...
 
     def wrong(self, images: Tensor | Drawn, labels: Tensor) -> Tensor:
-        """Number of images every run gets wrong, ``(r,)``, of its own ``(r, b, ...)`` or of ``(b, ...)``.
-
-        Images that are drawn come with a leading axis always.
-        """
+        """Number of images every run gets wrong, ``(r,)``, of its own ``(r, b, ...)`` or of ``(b, ...)``."""
         ...
 
 

@@ -51,7 +51,7 @@ class Product:
         """The gradient itself, ``(r, o, i)``."""
         runs, rows, _ = self.left.shape
         if isinstance(self.right, Drawn):
-            gradient = self.left.new_zeros(runs, self.right.ink.inputs, rows).mT
+            gradient = self.left.new_zeros(runs, self.right.ink.pixels.shape[1], rows).mT
             self.right.add_product(self.left, 1, gradient)
             return gradient
         return torch.bmm(_side_by_side(self.left, len(self.right)), self.right).view(runs, rows, -1)

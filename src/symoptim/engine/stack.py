@@ -112,7 +112,10 @@ class Stack:
         }
         aliases = dict(_aliases(self.template))
         return [
-            {name: taken[aliases[name]][place].clone(memory_format=torch.contiguous_format) for name in self.template.state_dict()}
+            {
+                name: taken[aliases[name]][place].clone(memory_format=torch.contiguous_format)
+                for name in self.template.state_dict()
+            }
             for place in range(len(rows))
         ]
 

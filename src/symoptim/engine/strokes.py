@@ -9,88 +9,43 @@ numba has no types. Axis letters: r run, s source of images, o filter, i input, 
 import math
 
 import numpy as np
-from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from symoptim.kernels.cpu.compiled import kernel, narrow, njit
+from symoptim.kernels.cpu.compiled import inlined, kernel, narrow, njit
+from symoptim.kernels.cpu.vectors import add_rows, fetch
 
 TOGETHER = 128  # examples whose responses wait in the cache, to be written feature by feature
-_FREELY = ("contract", "reassoc", "nsz")
-
-
-@intrinsic(prefer_literal=True)
-def _add_rows(context, out, table, places, factors, first, last, stride, like, lanes):  # noqa: ARG001
-    """Add ``factors[k] * table[places[k]]`` to ``out``, for k from ``first`` to ``last``.
-
-    The four are addresses: of ``lanes`` numbers like those of the array ``like``, of rows that are ``stride``
-    numbers apart, of 32-bit integers, and of numbers. LLVM has vectors of any length; numba has no name for them.
-    """
-    number = ir.FloatType() if like.dtype == types.float32 else ir.DoubleType()
-    row, index = ir.VectorType(number, lanes.literal_value), ir.IntType(64)
-
-    def spread(builder, x):
-        blank, places = ir.Constant(row, ir.Undefined), ir.VectorType(ir.IntType(32), row.count)
-        single = builder.insert_element(blank, x, ir.Constant(ir.IntType(32), 0))
-        return builder.shuffle_vector(single, blank, ir.Constant(places, None))
-
-    def generate(backend, builder, _, arguments):
-        out, table, places, factors, first, last, stride = arguments[:7]
-        align = number.get_abi_size(backend.target_data)
-        out = builder.inttoptr(out, row.as_pointer())
-        table, factors = (builder.inttoptr(x, number.as_pointer()) for x in (table, factors))
-        places = builder.inttoptr(places, ir.IntType(32).as_pointer())
-        before = builder.load(out, align=align)
-        entry, loop, end = (
-            builder.basic_block,
-            builder.append_basic_block("row"),
-            builder.append_basic_block("end"),
-        )
-        builder.cbranch(builder.icmp_signed("<", first, last), loop, end)
-        builder.position_at_end(loop)
-        k, total = builder.phi(index), builder.phi(row)
-        place = builder.mul(builder.zext(builder.load(builder.gep(places, [k])), index), stride)
-        added = builder.load(builder.bitcast(builder.gep(table, [place]), row.as_pointer()), align=align)
-        factor = spread(builder, builder.load(builder.gep(factors, [k])))
-        after = builder.fadd(builder.fmul(added, factor, flags=_FREELY), total, flags=_FREELY)
-        following = builder.add(k, ir.Constant(index, 1))
-        for phi, start, continued in ((k, first, following), (total, before, after)):
-            phi.add_incoming(start, entry)
-            phi.add_incoming(continued, loop)
-        builder.cbranch(builder.icmp_signed("<", following, last), loop, end)
-        builder.position_at_end(end)
-        result = builder.phi(row)
-        result.add_incoming(before, entry)
-        result.add_incoming(after, loop)
-        builder.store(result, out, align=align)
-        return backend.get_dummy_value()
-
-    address = types.int64
-    return types.void(*[address] * 7, like, lanes), generate
 
 
 @njit
+def _fetch_next(starts, places, values, images, b):
+    """Have the list of the image after b brought near: images are anywhere in memory."""
+    if b + 1 < images.size:
+        n = images[b + 1]
+        for k in range(starts[n], starts[n + 1], 16):
+            fetch(np.int64(places.ctypes.data) + k * places.itemsize)
+            fetch(np.int64(values.ctypes.data) + k * values.itemsize)
+
+
+@inlined
 def _add_all(out, table, places, factors, first, last):
     """Add rows of a table ``(n, o)`` to a row ``(o,)``; o is a multiple of 8."""
     narrow()
-    size = out.itemsize
-    here, there = out.ctypes.data, table.ctypes.data
-    p, f = places.ctypes.data, factors.ctypes.data
-    first, last, stride = np.int64(first), np.int64(last), np.int64(out.size)
-    done = 0
-    while done + 64 <= out.size:
-        _add_rows(here + done * size, there + done * size, p, f, first, last, stride, out, 64)
-        done += 64
-    while done < out.size:
-        _add_rows(here + done * size, there + done * size, p, f, first, last, stride, out, 8)
-        done += 8
+    here, there = np.int64(out.ctypes.data), np.int64(table.ctypes.data)
+    p, f = np.int64(places.ctypes.data), np.int64(factors.ctypes.data)
+    end = here + out.size * out.itemsize
+    while here + 64 * out.itemsize <= end:
+        add_rows(here, there, p, f, first, last, out.size, out, 64)
+        here, there = here + 64 * out.itemsize, there + 64 * out.itemsize
+    while here < end:
+        add_rows(here, there, p, f, first, last, out.size, out, 8)
+        here, there = here + 8 * out.itemsize, there + 8 * out.itemsize
 
 
 @kernel
 def respond(stretches, filters, starts, places, values, index, alike, responses):
     """Responses ``(r, o, b)`` of filters ``(r, i, o)`` to the images at ``index`` ``(s, b)``.
 
-    ``alike`` neighboring runs have the same images; after the last image it begins again with the first.
+    ``alike`` neighboring runs have the same images; after the last source it is the first one's turn again.
     """
     count, width = index.shape[1], filters.shape[2]
     rows = np.empty((min(count, TOGETHER), width), filters.dtype)
@@ -102,49 +57,48 @@ def respond(stretches, filters, starts, places, values, index, alike, responses)
                 rows[:here] = 0
                 for b in range(here):
                     n = images[begin + b]
+                    _fetch_next(starts, places, values, images, begin + b)
                     _add_all(rows[b], filters[r], places, values, starts[n], starts[n + 1])
                 for o in range(width):
                     for b in range(here):
                         found[o, begin + b] = rows[b, o]
 
 
-@kernel
-def turn(starts, places, values, index, ends, examples, amounts):
-    """By pixel: which examples have ink there, and how much; those of pixel i of a source end at ``ends[s, i]``.
+@njit
+def _turn(starts, places, values, images, counts, examples, amounts):
+    """By pixel: how many images have ink there; in its row of two tables, which they are and how much."""
+    counts[:] = 0
+    for b in range(images.size):
+        _fetch_next(starts, places, values, images, b)
+        for k in range(starts[images[b]], starts[images[b] + 1]):
+            pixel = np.uint64(places[k])
+            place = np.uint64(counts[pixel])
+            examples[pixel, place], amounts[pixel, place] = b, values[k]
+            counts[pixel] += 1
 
-    A source's begin where those of the one before end.
+
+@kernel
+def add(stretches, filters, starts, places, values, index, alike, changes, sign):
+    """Add ``sign`` times the product of changes ``(r, o, b)`` and images ``(s, b)`` to filters ``(r, i, o)``.
+
+    ``alike`` neighboring runs have the same images.
     """
-    total = 0
-    for s in range(index.shape[0]):
-        end = ends[s]
-        end[:] = 0
-        for b in range(index.shape[1]):
-            for k in range(starts[index[s, b]], starts[index[s, b] + 1]):
-                end[np.uint32(places[k])] += 1
-        for i in range(end.size):  # for now, where they begin
-            end[i], total = total, total + end[i]
-        for b in range(index.shape[1]):
-            for k in range(starts[index[s, b]], starts[index[s, b] + 1]):
-                pixel = np.uint32(places[k])
-                place = np.uint64(end[pixel])
-                examples[place], amounts[place] = b, values[k]
-                end[pixel] += 1
-
-
-@kernel
-def add(stretches, changes, ends, examples, amounts, alike, sign, filters):
-    """Add ``sign`` times the product of changes ``(r, o, b)`` and images to filters ``(r, i, o)``."""
-    rows = np.empty((changes.shape[2], changes.shape[1]), changes.dtype)
+    inputs, (width, count) = filters.shape[1], changes.shape[1:]
+    rows, factor = np.empty((count, width), changes.dtype), changes.dtype.type(sign)
+    counts = np.empty(inputs, np.int32)
+    examples, amounts = np.empty((inputs, count), np.int32), np.empty((inputs, count), values.dtype)
+    turned = -1
     for k in range(stretches.shape[0]):
         for r in range(stretches[k, 1], stretches[k, 2]):
-            s = r // alike
-            for b in range(rows.shape[0]):
-                for o in range(rows.shape[1]):
-                    rows[b, o] = sign * changes[r, o, b]
-            first = ends[s - 1, ends.shape[1] - 1] if s else 0
-            for i in range(ends.shape[1]):
-                _add_all(filters[r, i], rows, examples, amounts, first, ends[s, i])
-                first = ends[s, i]
+            if turned != r // alike:
+                turned = r // alike
+                _turn(starts, places, values, index[turned], counts, examples, amounts)
+            for b in range(count):
+                for o in range(width):
+                    rows[b, o] = factor * changes[r, o, b]
+            for i in range(inputs):
+                if counts[i]:
+                    _add_all(filters[r, i], rows, examples[i], amounts[i], 0, counts[i])
 
 
 @njit
@@ -180,25 +134,3 @@ def make_unit(filters, signs):
             factors[o] = math.copysign(1.0 / math.sqrt(factors[o]), signs[r, o])
         for i in range(filters.shape[1]):
             _multiply(filters[r, i], factors)
-
-
-@kernel
-def count_ink(pixels, starts):
-    """Where the list of every image ``(n, i)`` begins, and the last one ends: ``(n + 1,)``."""
-    starts[0] = 0
-    for n in range(pixels.shape[0]):
-        row, total = pixels[n], 0
-        for i in range(row.size):
-            total += row[i] != 0
-        starts[n + 1] = starts[n] + total
-
-
-@kernel
-def list_ink(pixels, starts, places, values):
-    """Pixels that are not zero, image by image: which, and how dark."""
-    for n in range(pixels.shape[0]):
-        row, k = pixels[n], starts[n]
-        for i in range(row.size):
-            if row[i] != 0:
-                places[k], values[k] = i, row[i]
-                k += 1
