@@ -107,5 +107,7 @@ class DrawnImages(Images):
 
     def tested(self, at_once: int) -> Iterator[tuple[Drawn, Tensor]]:
         """Test images and labels, the same for all runs, ``at_once`` at a time."""
-        for numbers in torch.arange(len(self.data.test_labels)).split(at_once):
+        count = len(self.data.test_labels)
+        for start in range(0, count, at_once):
+            numbers = torch.arange(start, min(start + at_once, count))
             yield Drawn(self.test_ink, numbers), self.data.test_labels[numbers]

@@ -4,6 +4,8 @@
 Kernels are kept compiled, and numba does not notice that this file has changed: touch those that use it.
 """
 
+from typing import Any
+
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
@@ -12,7 +14,7 @@ _FREELY = ("contract", "reassoc", "nsz")
 
 
 @intrinsic(prefer_literal=True)
-def add_rows(context, out, table, places, factors, first, last, stride, like, lanes):  # noqa: ARG001
+def _add_rows(context, out, table, places, factors, first, last, stride, like, lanes):  # noqa: ARG001
     """Add ``factors[k] * table[places[k]]`` to ``out``, for k from ``first`` to ``last``.
 
     The four are addresses: of ``lanes`` numbers like those of the array ``like``, of rows that are ``stride``
@@ -62,7 +64,7 @@ def add_rows(context, out, table, places, factors, first, last, stride, like, la
 
 
 @intrinsic
-def fetch(context, address):  # noqa: ARG001 - numba's protocol
+def _fetch(context, address):  # noqa: ARG001 - numba's protocol
     """Have a line of memory brought near."""
 
     def generate(backend, builder, _, arguments):
@@ -77,3 +79,8 @@ def fetch(context, address):  # noqa: ARG001 - numba's protocol
         return backend.get_dummy_value()
 
     return types.void(types.int64), generate
+
+
+# Who calls them leaves out the context, which type checkers do not know.
+add_rows: Any = _add_rows
+fetch: Any = _fetch
