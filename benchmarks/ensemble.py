@@ -1,9 +1,9 @@
 """What a step of a run costs in an ensemble: against a DataLoader loop, and against the number of runs.
 
-    python benchmarks/ensemble.py [--device cuda] [--out FILE.jsonl]
+    python benchmarks/ensemble.py [--device cuda] [--images random] [--out FILE.jsonl]
 
-Networks are the paper's of two layers on images of 784 random pixels, batches of 100. Nothing is timed
-before steps of the engine, in float64 and in float32, agree with autograd's in float64. On the CPU: one
+Networks are the paper's of two layers, batches of 100. Images are MNIST's, for on a CPU pixels that are zero
+cost nothing; or they are of 784 random pixels, none of them zero, as always on CUDA. Nothing is timed before steps of the engine, in float64 and in float32, agree with autograd's in float64. On the CPU: one
 thread, process time, all take turns; the loop is one network with a ``DataLoader`` over a ``TensorDataset``,
 autograd and ``torch.optim.SGD``, fused or not, whichever is faster. On CUDA: time of recorded steps.
 """
@@ -23,10 +23,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ensemble_figure import draw
 from measuring import seconds
+from symoptim.data.mnist import load_mnist
 from symoptim.data.split import Split
 from symoptim.engine.group import Group
 from symoptim.engine.images import Batch
-from symoptim.engine.numerics import full_float32
+from symoptim.engine.numerics import describe_device, full_float32
 from symoptim.engine.passes import Autograd
 from symoptim.engine.run import Constant, FixedEpochs, Run
 from symoptim.engine.trainer import Trainer
@@ -47,12 +48,24 @@ KINK = 0.05
 """Error of one run with an image on the other side of a kink: biases begin at zero, and are small then."""
 
 
-def images(dtype: torch.dtype = torch.float32) -> Split:
-    """Random images; what they show makes no difference to the time."""
+def random_images() -> Split:
+    """Images without a pixel that is zero."""
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.rand(TRAIN + 100, 784, generator=generator).to(dtype)
+    pixels = torch.rand(TRAIN + 100, 784, generator=generator)
     labels = torch.randint(10, (TRAIN + 100,), generator=generator)
     return Split(pixels, labels, pixels[:100], labels[:100])
+
+
+def mnist_images(directory: Path | None) -> Split:
+    """As many of MNIST's."""
+    data = load_mnist(directory)
+    pixels, labels = data.train_images[: TRAIN + 100].clone(), data.train_labels[: TRAIN + 100].clone()
+    return Split(pixels, labels, data.test_images[:100], data.test_labels[:100])
+
+
+def in_precision(data: Split, dtype: torch.dtype) -> Split:
+    """The same images in another precision."""
+    return data._replace(train_images=data.train_images.to(dtype), test_images=data.test_images.to(dtype))
 
 
 def trainer_of(network: str, planned: list[tuple[str, int]], data: Split, device: torch.device) -> Trainer:
@@ -73,14 +86,14 @@ def mixed(count: int) -> list[tuple[str, int]]:
     return sorted((UPDATES[seed % len(UPDATES)], seed) for seed in range(count))
 
 
-def gate(network: str, device: torch.device, dtype: torch.dtype) -> float:
+def gate(network: str, data: Split, device: torch.device, dtype: torch.dtype) -> float:
     """Largest error of weights after three steps, against autograd on the CPU in float64.
 
     In float32 one of the six runs may be off by percents, as one of autograd's own may be: rounding decides
     on which side of a kink an image falls. Every update has two runs.
     """
     exact, tried = (
-        trainer_of(network, PAPERS[::10], images(precision), where)
+        trainer_of(network, PAPERS[::10], in_precision(data, precision), where)
         for where, precision in ((torch.device("cpu"), torch.float64), (device, dtype))
     )
     everything, here = torch.arange(6), slice(0, 6)
@@ -170,12 +183,20 @@ def main() -> None:
         "--out", type=Path, help="write the figures there, as JSON lines, and a picture beside"
     )
     parser.add_argument("--most", type=int, default=COUNTS[-1], help="runs of the largest ensemble")
+    parser.add_argument(
+        "--images", choices=("mnist", "random"), help="by default mnist on a CPU, else random"
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, help="where MNIST is; by default as for `symoptim reproduce`"
+    )
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    data, lines = images(), list[dict[str, Any]]()
+    shown = asked.images or ("mnist" if asked.device.type == "cpu" else "random")
+    data = mnist_images(asked.data_dir) if shown == "mnist" else random_images()
+    lines = list[dict[str, Any]]()
     for network in NETWORKS:
         for dtype in ALLOWED:  # CUDA has kernels in float32 only, and these are what is timed
-            error = gate(network, asked.device, dtype)
+            error = gate(network, data, asked.device, dtype)
             print(f"{network}: steps in {dtype} agree with autograd in float64 to {error:.0e}")
     for network in NETWORKS if asked.device.type == "cpu" else ():
         for label, (taken, times) in compare(network, data).items():
@@ -189,9 +210,8 @@ def main() -> None:
             )
             lines.append({"network": network, "runs": count, "milliseconds": taken})
     if asked.out:
-        about = json.loads(describe_process()) | {"command": f"python {command_line()}"}
-        if asked.device.type == "cuda":
-            about["device"] = torch.cuda.get_device_name(asked.device)
+        where = {"device": describe_device(asked.device), "images": shown}
+        about = json.loads(describe_process()) | {"command": f"python {command_line()}"} | where
         asked.out.parent.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(line) + "\n" for line in [{"provenance": about}, *lines])
         asked.out.write_text(text)
