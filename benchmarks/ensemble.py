@@ -3,8 +3,9 @@
     python benchmarks/ensemble.py [--device cuda] [--images random] [--out FILE.jsonl]
 
 Networks are the paper's of two layers, batches of 100. Images are MNIST's, for on a CPU pixels that are zero
-cost nothing; or they are of 784 random pixels, none of them zero, as always on CUDA. Nothing is timed before steps of the engine, in float64 and in float32, agree with autograd's in float64. On the CPU: one
-thread, process time, all take turns; the loop is one network with a ``DataLoader`` over a ``TensorDataset``,
+cost nothing; or they are of 784 random pixels, none of them zero, as always on CUDA. Nothing is timed before
+steps of the engine, in float64 and in float32, agree with autograd's in float64. On the CPU: one thread,
+process time, all take turns; the loop is one network with a ``DataLoader`` over a ``TensorDataset``,
 autograd and ``torch.optim.SGD``, fused or not, whichever is faster. On CUDA: time of recorded steps.
 """
 

@@ -1,4 +1,4 @@
-"""Steps in the full metric: one row after the other or two places in turn, the same numbers."""
+"""Steps in the full metric: one row after the other or of two places at once, the same numbers."""
 
 import numpy as np
 import pytest

@@ -9,6 +9,7 @@ from symoptim.kernels.numbers import numbers_of
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
 long = pytest.importorskip("symoptim.kernels.cpu.long")
+two_places = pytest.importorskip("symoptim.kernels.cpu.two_places")
 
 
 def _callable(way, *, has_buffer: bool = True, together: bool = True):
@@ -24,7 +25,7 @@ WAYS = {
     "without momentum": (
         {"momentum": 0.0, "nesterov": False},
         _callable(long.near_rows_of_two, together=False),
-        _callable(long.rows_of_two_places, has_buffer=False),
+        _callable(two_places.unit_rows_of_two_places, has_buffer=False),
     ),
     "momentum taken up": (
         {"momentum": 0.9, "nesterov": False},

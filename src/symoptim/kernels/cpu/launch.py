@@ -81,7 +81,9 @@ def _parts(number: int, about: list[int], at_once: int) -> Iterator[Stretch]:
     if about[KIND] == PLAIN and not about[COLUMNS]:
         return cut(number, lay.inner, at_once, each=1)
     if lay.outer == 1:
-        return cut(number, lay.filters, at_once // max(1, lay.inner), each=lay.length)
+        # Rows are stepped in pairs, however they are shared out, as those of _lines are summed in fours.
+        width = max(2, at_once // max(1, lay.inner) // 2 * 2)
+        return cut(number, lay.filters, width, each=lay.length)
     return cut(number, lay.filters, APART // lay.inner, each=lay.length)
 
 

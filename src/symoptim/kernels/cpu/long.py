@@ -7,15 +7,15 @@ step.
 
 On AMD's Zen a row that does not fit the first cache is read together with others before any is moved, as many
 as fit the second, because memory that has to stop takes a while to start again: a twentieth. Without momentum
-these others are of two places, a piece of each in turn, which is another: two arrays alone do not keep memory
-busy. Rows of which not even two fit the second cache are taken one by one.
+these others are of two places (:mod:`.two_places`), which is another. Rows of which not even two fit the second
+cache are taken one by one.
 """
 
 import numpy as np
 
 from symoptim.kernels.cpu.compiled import inlined, njit
 from symoptim.kernels.cpu.filters import BLOCK, move
-from symoptim.kernels.cpu.machine import FAR, NEAR, TURN, ZEN
+from symoptim.kernels.cpu.machine import NEAR
 from symoptim.kernels.cpu.sphere import (
     coefficients,
     divide,
@@ -25,6 +25,7 @@ from symoptim.kernels.cpu.sphere import (
     products_of_two,
     take_up,
 )
+from symoptim.kernels.cpu.two_places import rows_at_once, unit_rows_of_two_places
 from symoptim.kernels.numbers import MOMENTUM, NEW, OLD, SIGN
 
 PIECE = 1024
@@ -114,34 +115,6 @@ def _together(products, step):
     return far_rows
 
 
-@njit
-def rows_of_two_places(w, g, length, together, number):
-    """Step so many rows of each half at a time, without momentum; a last one may be its own neighbor."""
-    half = (w.size // length + 1) // 2 * length
-    found, square = np.empty((2, together, 3)), number[NEW] * number[NEW]
-    for first in range(0, half, together * length):
-        last = min(first + together * length, half)
-        for row, here in enumerate(range(first, last, length)):
-            there = here + half if here + half < w.size else here
-            ww = wg = gg = xx = xy = yy = 0.0
-            for start in range(0, length, TURN):
-                stop = min(start + TURN, length)
-                one, two, three = products_of_two(w, g, here + start, here + stop)
-                ww, wg, gg = ww + one, wg + two, gg + three
-                one, two, three = products_of_two(w, g, there + start, there + stop)
-                xx, xy, yy = xx + one, xy + two, yy + three
-            a, b, _, _, is_unit = coefficients(w, (ww, wg, 0.0, square * gg), number)
-            found[0, row, 0], found[0, row, 1], found[0, row, 2] = a, b, is_unit
-            a, b, _, _, is_unit = coefficients(w, (xx, xy, 0.0, square * yy), number)
-            found[1, row, 0], found[1, row, 1], found[1, row, 2] = a, b, is_unit
-        for place in range(2):
-            begin, end = first + place * half, min(last + place * half, w.size)
-            for row, here in enumerate(range(begin, end, length)):
-                move(w, g, here, here + length, found[place, row, 0], found[place, row, 1])
-                if not found[place, row, 2]:
-                    divide(w, here, here + length)
-
-
 near_rows_of_two = _one_by_one(_products_of_two, _move_two)
 near_rows_taken_up = _one_by_one(_take_up, _move_both)
 near_rows_of_three = _one_by_one(_products_of_three, _move_three)
@@ -153,11 +126,11 @@ far_rows_of_three = _together(_products_of_three, _move_three)
 def long_rows(w, g, m, length, number):
     """Step rows of that length on the unit sphere, in the way that is fastest here."""
     size = length * w.itemsize * (3 if m.size else 2)
-    together = FAR // size if ZEN and NEAR < size <= FAR // 2 else 0
+    together = rows_at_once(size) if size > NEAR else 0
     # What moves a row is what the buffer will be, but for the part along the row.
     takes_up = number[OLD] == number[MOMENTUM] * number[NEW]
     if m.size == 0 and together:
-        rows_of_two_places(w, g, length, together // 2, number)
+        unit_rows_of_two_places(w, g, length, together // 2, number)
     elif m.size == 0:
         near_rows_of_two(w, g, m, length, number)
     elif takes_up and together:

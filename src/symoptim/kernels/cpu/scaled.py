@@ -3,7 +3,8 @@
 
 While a row is stepped the squared norm of the next is taken, a chunk of each in turn. Otherwise memory would
 be asked for one thing at a time, first for weights and then for gradients, and would take a fifth longer. On
-AMD's Zen rows are stepped one by one, unless they are too long to stay in the first cache.
+AMD's Zen rows are stepped one by one, and without momentum those that take up most of the first cache as in
+:mod:`.two_places`: of 16,384 entries a step takes 1.15 times one of SGD then, and 1.24 in turn.
 """
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from symoptim.kernels.cpu.compiled import narrow, njit
 from symoptim.kernels.cpu.filters import BLOCK, move, move_with_buffer
 from symoptim.kernels.cpu.machine import NEAR, ZEN
+from symoptim.kernels.cpu.two_places import rows_at_once, scaled_rows_of_two_places
 from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
 
 CHUNK = 256  # entries, summed in their own precision; 128 to 512 are equally fast, 1024 a tenth slower
@@ -63,7 +65,12 @@ def _in_turn(w, g, m, length, number):
 @njit
 def scaled_rows(w, g, m, length, number):
     """Step rows of that length, in the way that is fastest here."""
-    if not ZEN or length * w.itemsize > NEAR:
-        _in_turn(w, g, m, length, number)
-    else:
+    size = length * w.itemsize
+    # Rows of 4,608 entries (float32) are faster one by one, of 5,760 as fast, of 6,912 slower.
+    together = rows_at_once(2 * size) if m.size == 0 and size > NEAR * 5 // 8 else 0
+    if together:
+        scaled_rows_of_two_places(w, g, length, together // 2, number)
+    elif ZEN and size <= NEAR:
         _one_by_one(w, g, m, length, number)
+    else:
+        _in_turn(w, g, m, length, number)

@@ -3,12 +3,14 @@
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import SOURCES, array_at, in_order, kernel, narrow, njit
+from symoptim.kernels.cpu.compiled import SOURCES, array_at, in_order, inlined, kernel, narrow, njit
+from symoptim.kernels.cpu.machine import ZEN
 from symoptim.kernels.squares import OF_ROWS, OUT
 from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64
 FOUR = 4  # rows that are summed together
+SIX, PIECE = 6, 128  # rows that are summed in turn on AMD's Zen, and entries that make a turn
 AT_ONCE = 64  # rows of which columns are summed in their own precision
 SMALL, LARGE = 1e-30, 1e30  # sums between which float32 is enough
 
@@ -18,29 +20,32 @@ def _product(one, other):
     return one * other
 
 
-@njit
-def _of_short_row(x, columns):
+@inlined
+def _of_weighted(x, columns):
     narrow()
     part = x.dtype.type(0)
-    if columns.size:
-        for i in range(x.size):
-            entry = _product(x[i], columns[i])
-            part += entry * entry
-    else:
-        for i in range(x.size):
-            part += x[i] * x[i]
+    for i in range(x.size):
+        entry = _product(x[i], columns[i])
+        part += entry * entry
+    return part
+
+
+@inlined
+def _of_plain(x):
+    narrow()
+    part = x.dtype.type(0)
+    for i in range(x.size):
+        part += x[i] * x[i]
     return part
 
 
 @njit
 def _of_row(x, columns):
-    if x.size <= BLOCK:
-        total = np.float64(_of_short_row(x, columns))
-    else:
-        total = 0.0
-        for start in range(0, x.size, BLOCK):
-            total += _of_short_row(x[start : start + BLOCK], columns[start : start + BLOCK])
-    return total if SMALL < total < LARGE else _of_odd_row(x, columns)
+    total = 0.0
+    for start in range(0, x.size, BLOCK):
+        piece = x[start : start + BLOCK]
+        total += _of_weighted(piece, columns[start : start + BLOCK]) if columns.size else _of_plain(piece)
+    return total
 
 
 @njit
@@ -81,8 +86,21 @@ def _of_four_rows(x, y, z, u, columns):
 
 
 @njit
-def _of_rows(w, inner, columns, out):
-    """Of all rows, those of the four quarters together."""
+def _in_turn(w, inner, columns, out):
+    """Of all rows, those of six places in turn, a piece of each; what is too small or too large is left."""
+    part = (out.size + SIX - 1) // SIX
+    out[:] = 0
+    for first in range(part):
+        for start in range(0, inner, PIECE):
+            stop = min(start + PIECE, inner)
+            for row in range(first, out.size, part):
+                piece = w[row * inner + start : row * inner + stop]
+                out[row] += _of_weighted(piece, columns[start:stop]) if columns.size else _of_plain(piece)
+
+
+@njit
+def _together(w, inner, columns, out):
+    """Of all rows, those of the four quarters together; what is too small or too large is left."""
     quarter = out.size // FOUR
     for row in range(quarter):
         x, y, z, u = (
@@ -96,7 +114,16 @@ def _of_rows(w, inner, columns, out):
         out[row + 2 * quarter], out[row + 3 * quarter] = three, four
     for row in range(FOUR * quarter, out.size):
         out[row] = _of_row(w[row * inner : (row + 1) * inner], columns)
-    for row in range(FOUR * quarter):
+
+
+@njit
+def _of_rows(w, inner, columns, out):
+    """Of all rows."""
+    if ZEN:
+        _in_turn(w, inner, columns, out)
+    else:
+        _together(w, inner, columns, out)
+    for row in range(out.size):
         if not SMALL < out[row] < LARGE:
             out[row] = _of_odd_row(w[row * inner : (row + 1) * inner], columns)
 
