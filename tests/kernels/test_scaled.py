@@ -1,4 +1,4 @@
-"""Rows in the scaled metric, one by one, in turn with the next or of two places: the same steps everywhere."""
+"""Rows in the scaled metric, one by one, in turn with the next, or of two places: the same steps."""
 
 import numpy as np
 import pytest

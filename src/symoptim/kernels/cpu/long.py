@@ -7,8 +7,8 @@ step.
 
 On AMD's Zen a row that does not fit the first cache is read together with others before any is moved, as many
 as fit the second, because memory that has to stop takes a while to start again: a twentieth. Without momentum
-these others are of two places (:mod:`.two_places`), which is another. Rows of which not even two fit the second
-cache are taken one by one.
+these others are of two places (:mod:`.two_places`), which is another. Rows of which not even two fit the
+second cache are taken one by one.
 """
 
 import numpy as np
