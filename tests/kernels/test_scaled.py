@@ -1,4 +1,4 @@
-"""Rows in the scaled metric, one by one, in turn with the next, or of two places: the same steps."""
+"""Rows in the scaled metric, one by one, in turn with the next, or in groups: the same steps."""
 
 import numpy as np
 import pytest
@@ -7,25 +7,18 @@ from symoptim.kernels.numbers import numbers_of
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
 scaled = pytest.importorskip("symoptim.kernels.cpu.scaled")
-two_places = pytest.importorskip("symoptim.kernels.cpu.two_places")
 
 # Parts of kernels cannot be called from Python.
 one_by_one = numba.njit(lambda w, g, m, length, number: scaled._one_by_one(w, g, m, length, number))
 in_turn = numba.njit(lambda w, g, m, length, number: scaled._in_turn(w, g, m, length, number))
-at_two_places = numba.njit(
-    lambda w, g, _, length, number: two_places.scaled_rows_of_two_places(w, g, length, 2, number)
-)
-WAYS = {
-    f"{name}, {momentum}{', Nesterov' if nesterov else ''}": (way, momentum, nesterov)
-    for name, way in {"one by one": one_by_one, "in turn": in_turn, "two places": at_two_places}.items()
-    for momentum, nesterov in ((0.0, False), (0.9, False), (0.9, True))
-    if way is not at_two_places or not momentum
-}
+in_groups = numba.njit(lambda w, g, m, length, number: scaled._in_groups(w, g, m, length, number))
+WAYS = {"one by one": one_by_one, "in turn": in_turn, "in groups": in_groups}
 
 
-@pytest.mark.parametrize(("way", "momentum", "nesterov"), WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("rows", "length"), [(1, 600), (3, 2500), (5, 256), (2, 1), (7, 1030)])
+@pytest.mark.parametrize(("rows", "length"), [(1, 600), (3, 2500), (5, 256), (2, 1), (7, 1030), (300, 3000)])
 def test_rows_are_stepped_by_the_formula(
     rows: int, length: int, momentum: float, nesterov: bool, dtype: type, way
 ) -> None:
