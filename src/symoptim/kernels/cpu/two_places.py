@@ -1,5 +1,5 @@
 # pyright: basic
-"""Long rows on the unit sphere on AMD's Zen, without momentum: a dozen are read before any is moved, from two places in turn.
+"""Long rows on the unit sphere on AMD's Zen, without momentum: a dozen are read before any is moved.
 
 Memory that has to stop takes a while to start again, and two arrays alone do not keep it busy. So rows of the
 first half of a matrix and of the second are looked at together, a piece of each in turn, as many as fit the
