@@ -71,38 +71,43 @@ def _in_turn(w, g, m, length, number):
 
 
 @njit
-def _in_groups(w, g, m, length, number):
+def _sum_group(w, length, part, first, last, squares):
+    """Squared norms of the rows from ``first`` to ``last`` of every part, a piece of each part in turn."""
+    squares[:] = 0
+    for row, here in enumerate(range(first, last, length)):
+        for start in range(here, here + length, PIECE):
+            stop = min(start + PIECE, here + length)
+            for place, there in enumerate(range(0, w.size - here, part)):
+                squares[place, row] += _square(w, start + there, stop + there)
+
+
+@njit
+def _move_group(w, g, m, length, part, first, last, squares, number):
+    """Step them likewise."""
     rate, sign = number[RATE], number[SIGN]
     a, c, d = 1 - rate * number[DECAY], -rate * number[OLD], number[MOMENTUM]
+    for row, here in enumerate(range(first, last, length)):
+        for start in range(here, here + length, PIECE):
+            stop = min(start + PIECE, here + length)
+            for place, there in enumerate(range(0, w.size - here, part)):
+                e = sign * squares[place, row]
+                b = -rate * number[NEW] * e
+                if m.size:
+                    _move_with_buffer(w, g, m, start + there, stop + there, a, b, c, d, e)
+                else:
+                    _move(w, g, start + there, stop + there, a, b)
+
+
+@njit
+def _in_groups(w, g, m, length, number):
     rows = (w.size // length + PLACES - 1) // PLACES
     groups = rows * length * w.itemsize * PLACES // GROUP + 1
     part, together = rows * length, (rows + groups - 1) // groups * length
     squares = np.empty((PLACES, together // length))
     for first in range(0, part, together):
         last = min(first + together, part)
-        squares[:] = 0
-        for row, here in enumerate(range(first, last, length)):
-            for start in range(here, here + length, PIECE):
-                stop = min(start + PIECE, here + length)
-                for place in range(PLACES):
-                    if here + place * part < w.size:
-                        squares[place, row] += _square(w, start + place * part, stop + place * part)
-        for row, here in enumerate(range(first, last, length)):
-            for start in range(here, here + length, PIECE):
-                stop = min(start + PIECE, here + length)
-                for place in range(PLACES):
-                    if here + place * part < w.size:
-                        begin, end, slope = (
-                            start + place * part,
-                            stop + place * part,
-                            sign * squares[place, row],
-                        )
-                        if m.size:
-                            _move_with_buffer(
-                                w, g, m, begin, end, a, -rate * number[NEW] * slope, c, d, slope
-                            )
-                        else:
-                            _move(w, g, begin, end, a, -rate * number[NEW] * slope)
+        _sum_group(w, length, part, first, last, squares)
+        _move_group(w, g, m, length, part, first, last, squares, number)
 
 
 @njit
