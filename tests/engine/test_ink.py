@@ -1,7 +1,7 @@
 """Images as lists of their dark pixels, against dense ones: the same products, the same training."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -25,9 +25,12 @@ NETWORKS = {"arch1": arch1, "arch2": arch2}
 
 
 @pytest.fixture(autouse=True)
-def few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are, they are few enough for kernels."""
-    monkeypatch.setattr("symoptim.engine.numerics.MOST_THREADS", torch.get_num_threads())
+def one_thread() -> Iterator[None]:
+    """With more, images stay dense."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def drawn_images(sources: int, count: int, inputs: int, dtype: torch.dtype = torch.float64) -> Drawn:
@@ -68,15 +71,18 @@ def test_blocks_of_runs_begin_with_the_first_source_again() -> None:
     torch.testing.assert_close(images.responses(weights, blocks=2), weights @ dense.mT)
 
 
-def test_what_is_shared_out_among_threads_is_the_same_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    images, weights = drawn_images(4, 20, 784), inputs_first(torch.randn(8, 64, 784, dtype=torch.float64))
-    changes, alone, shared = torch.randn(8, 64, 20, dtype=torch.float64), weights.clone(), weights.clone()
-    expected = images.responses(weights, blocks=1)
-    images.add_product(changes, -1, alone)
-    monkeypatch.setattr("symoptim.kernels.cpu.shares.torch.get_num_threads", lambda: 3)
-    assert images.responses(weights, blocks=1).equal(expected)
-    images.add_product(changes, -1, shared)
-    assert shared.equal(alone)
+def test_filters_that_lie_otherwise_are_refused() -> None:
+    with pytest.raises(ValueError, match="with their inputs first"):
+        drawn_images(2, 5, 30).responses(torch.ones(2, 8, 30, dtype=torch.float64), blocks=1)
+
+
+def test_filters_are_brought_to_length_one_as_exactly_as_rows() -> None:
+    filters = inputs_first(torch.randn(2, 8, 20_000))
+    module.make_unit_(filters, torch.tensor([1.0, -1.0]).repeat(8).view(2, 8, 1))
+    lengths = filters.double().square().sum(dim=2)
+    torch.testing.assert_close(lengths, torch.ones_like(lengths), rtol=4e-7, atol=0)
+    found = module.squared_lengths(filters).squeeze(2).double()
+    torch.testing.assert_close(found, lengths, rtol=2e-7, atol=0)
 
 
 def test_images_are_listed_once_and_again_when_they_have_changed() -> None:
@@ -90,19 +96,47 @@ def test_images_are_listed_once_and_again_when_they_have_changed() -> None:
     assert key not in module._LISTED  # nobody has that list any more
 
 
-@pytest.mark.parametrize(
-    ("pixels", "filters"),
-    [(torch.rand(9, 10), 8), (torch.eye(9), 12), (torch.eye(9).unsqueeze(1), 8), (torch.eye(9).half(), 8)],
-    ids=["many dark pixels", "filters that do not fill a vector", "more axes", "half precision"],
-)
-def test_what_lists_are_not_for_stays_dense(pixels: Tensor, filters: int) -> None:
-    assert pays(torch.eye(9), 8)
-    assert not pays(pixels, filters)
+def test_images_made_for_inference_are_listed() -> None:
+    with torch.inference_mode():
+        pixels = torch.eye(3)
+    assert Ink.of(pixels).places.tolist() == [0, 1, 2]
 
 
-def test_without_kernels_images_stay_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "compiled_for", lambda _: None)
-    assert not pays(torch.eye(9), 8)
+BLANK, LABELS = torch.eye(9), torch.zeros(9, dtype=torch.long)
+FILTERS = torch.ones(2, 8, 9)
+UNFIT = {
+    "many dark pixels": (torch.ones(9, 9), FILTERS),
+    "filters that do not fill a vector": (BLANK, torch.ones(2, 12, 9)),
+    "more axes": (BLANK.view(9, 3, 3), FILTERS),
+    "fewer pixels": (BLANK[:, :8], FILTERS),
+    "more pixels": (torch.eye(10), FILTERS),
+    "another precision": (BLANK.double(), FILTERS),
+    "half precision": (BLANK.half(), FILTERS.half()),
+}
+
+
+@pytest.mark.parametrize(("pixels", "filters"), UNFIT.values(), ids=UNFIT)
+def test_what_lists_are_not_for_stays_dense(pixels: Tensor, filters: Tensor) -> None:
+    fits = Split(BLANK, LABELS, BLANK, LABELS)
+    assert pays(fits, FILTERS)
+    assert not pays(fits._replace(train_images=pixels), filters)
+    assert not pays(fits._replace(test_images=pixels), filters)
+
+
+def test_without_kernels_or_with_more_threads_images_stay_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits = Split(BLANK, LABELS, BLANK, LABELS)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "compiled_for", lambda _: None)
+        assert not pays(fits, FILTERS)
+    torch.set_num_threads(2)
+    assert not pays(fits, FILTERS)
+
+
+def test_images_that_do_not_fit_the_network_are_refused_by_torch() -> None:
+    wider = blank_data()._replace(train_images=blank_data().train_images.repeat(1, 2))
+    trainer = trainer_of("arch2", 1, ("sm",), wider)
+    with pytest.raises(RuntimeError, match="size"):
+        trainer.start_epoch(1)
 
 
 def trainer_of(

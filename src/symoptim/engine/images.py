@@ -97,9 +97,14 @@ class DrawnImages(Images):
     """The same, as lists of pixels that are not zero: nothing is gathered."""
 
     def __init__(self, runs: Sequence[Run], data: Split, device: torch.device) -> None:
-        """Deal out the training images, and list the pixels of all."""
+        """Deal out the training images, and list their pixels."""
         super().__init__(runs, data, device)
-        self.train_ink, self.test_ink = Ink.of(data.train_images), Ink.of(data.test_images)
+        self.train_ink = Ink.of(data.train_images)
+
+    @cached_property
+    def test_ink(self) -> Ink:
+        """Of the test images, if anybody asks for them."""
+        return Ink.of(self.data.test_images)
 
     def at(self, index: Tensor) -> tuple[Drawn, Tensor]:
         """Training images and labels by their numbers ``(r, b)``."""

@@ -7,7 +7,6 @@ Axis letters: n image, r run, s source of images, o filter, i input, b example.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,6 +14,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
+from symoptim.data.split import Split
 from symoptim.engine.numerics import compiled_for
 
 DARKEST = 0.35
@@ -37,33 +37,49 @@ class Ink:
 
     @classmethod
     def of(cls, pixels: Tensor) -> "Ink":
-        """Of images on the CPU; they are listed once, however many ask.
+        """Of images on the CPU, which are not written to; they are listed once for all that ask meanwhile.
 
         >>> Ink.of(torch.tensor([[0.0, 0.5], [0.0, 0.0], [1.0, 0.25]])).places
         tensor([1, 0, 1], dtype=torch.int32)
         """
+        if pixels.is_inference():  # nobody counts how often it is written to
+            return cls._listed(pixels)
         key = id(pixels), pixels._version  # whose list it is cannot go before it, and so keeps its id
         found = _LISTED.get(key)
         if found is None:
-            dark = pixels != 0
-            starts = torch.nn.functional.pad(dark.sum(dim=1).cumsum(dim=0), (1, 0))
-            places = dark.flatten().nonzero().squeeze(1).remainder_(pixels.shape[1]).int()
-            found = _LISTED[key] = cls(pixels, starts, places, pixels[dark])
+            found = _LISTED[key] = cls._listed(pixels)
         return found
+
+    @classmethod
+    def _listed(cls, pixels: Tensor) -> "Ink":
+        dark = pixels != 0
+        starts = torch.nn.functional.pad(dark.sum(dim=1).cumsum(dim=0), (1, 0))
+        places = dark.flatten().nonzero().squeeze(1).remainder_(pixels.shape[1]).int()
+        return cls(pixels, starts, places, pixels[dark])
 
 
 _LISTED: WeakValueDictionary[tuple[int, int], Ink] = WeakValueDictionary()
 
 
-def pays(pixels: Tensor, filters: int) -> bool:
-    """Whether lists can be made of images ``(n, i)`` and are faster, with that many filters.
+def pays(data: Split, filters: Tensor) -> bool:
+    """Whether lists of all images fit filters ``(r, o, i)``, and are faster.
 
-    >>> pays(torch.ones(2, 3), filters=8)
+    With more than one thread dense products are as fast: they are shared out.
+
+    >>> blank, nothing = torch.eye(9), torch.zeros(9, dtype=torch.long)
+    >>> pays(Split(blank, nothing, torch.ones(9, 9), nothing), torch.ones(1, 8, 9))
     False
     """
-    if pixels.ndim != 2 or filters % 8 or not compiled_for(pixels):
+    if filters.shape[1] % 8 or torch.get_num_threads() > 1 or not compiled_for(filters):
         return False
-    return int(pixels.count_nonzero()) <= DARKEST * pixels.numel()
+    return all(
+        images.ndim == 2
+        and images.device == filters.device
+        and images.dtype == filters.dtype
+        and images.shape[1] == filters.shape[2]
+        and int(images.count_nonzero()) <= DARKEST * images.numel()
+        for images in (data.train_images, data.test_images)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +113,7 @@ class Drawn:
         """
         found = filters.new_empty(*filters.shape[:2], self.index.shape[-1])
         alike = len(filters) // (blocks * len(self))
-        _share_out("respond", filters.mT, *self._lists(), alike, found)
+        _call("respond", filters, *self._lists(), alike, found)
         return found
 
     def add_product(self, changes: Tensor, sign: int, filters: Tensor) -> None:
@@ -105,7 +121,7 @@ class Drawn:
 
         ``changes`` is D ``(r, o, b)``.
         """
-        _share_out("add", filters.mT, *self._lists(), len(changes) // len(self), changes, sign)
+        _call("add", filters, *self._lists(), len(changes) // len(self), changes, sign)
 
     def _lists(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return self.ink.starts, self.ink.places, self.ink.values, self.index.view(len(self), -1)
@@ -137,13 +153,12 @@ def _kernels() -> Any:
     return import_module("symoptim.engine.strokes")  # there, or nothing had been drawn
 
 
-def _share_out(name: str, filters: Tensor, *others: Tensor | int) -> None:
-    """Call a kernel on filters ``(r, i, o)``; every thread has some of the runs."""
-    arguments = [x.numpy() if isinstance(x, Tensor) else x for x in (filters, *others)]
-    _shares(len(filters), filters[0].numel()).call(getattr(_kernels(), name), *arguments)
-
-
-@cache
-def _shares(runs: int, each: int) -> Any:
-    shares = import_module("symoptim.kernels.cpu.shares")
-    return shares.Shares([shares.cut(0, runs, 1, each=each)])
+def _call(name: str, filters: Tensor, *others: Tensor | int) -> None:
+    """Call a kernel on filters ``(r, o, i)``, which it takes as ``(r, i, o)``."""
+    if not filters.mT.is_contiguous():  # kernels go by addresses
+        raise ValueError(
+            f"filters of shape {tuple(filters.shape)} and strides {filters.stride()} have to lie in memory "
+            "with their inputs first; see Stack.put_inputs_first"
+        )
+    arguments = (x.numpy() if isinstance(x, Tensor) else x for x in (filters.mT, *others))
+    getattr(_kernels(), name)(*arguments)

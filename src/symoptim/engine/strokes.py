@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from symoptim.kernels.cpu.compiled import inlined, kernel, narrow, njit
+from symoptim.kernels.cpu.compiled import SOURCES, inlined, kernel, narrow, njit
 from symoptim.kernels.cpu.vectors import add_rows, fetch
 
 TOGETHER = 128  # examples whose responses wait in the cache, to be written feature by feature
@@ -41,16 +41,18 @@ def _add_all(out, table, places, factors, first, last):
         here, there = here + 8 * out.itemsize, there + 8 * out.itemsize
 
 
-@kernel
-def respond(stretches, filters, starts, places, values, index, alike, responses):
-    """Responses ``(r, o, b)`` of filters ``(r, i, o)`` to the images at ``index`` ``(s, b)``.
+def _respond(sources):
+    @kernel
+    def respond(filters, starts, places, values, index, alike, responses):
+        """Responses ``(r, o, b)`` of filters ``(r, i, o)`` to the images at ``index`` ``(s, b)``.
 
-    ``alike`` neighboring runs have the same images; after the last source it is the first one's turn again.
-    """
-    count, width = index.shape[1], filters.shape[2]
-    rows = np.empty((min(count, TOGETHER), width), filters.dtype)
-    for k in range(stretches.shape[0]):
-        for r in range(stretches[k, 1], stretches[k, 2]):
+        ``alike`` neighboring runs have the same images; after the last source comes the first again.
+        """
+        if not sources:
+            return
+        count, width = index.shape[1], filters.shape[2]
+        rows = np.empty((min(count, TOGETHER), width), filters.dtype)
+        for r in range(filters.shape[0]):
             images, found = index[r // alike % index.shape[0]], responses[r]
             for begin in range(0, count, TOGETHER):
                 here = min(TOGETHER, count - begin)
@@ -62,6 +64,8 @@ def respond(stretches, filters, starts, places, values, index, alike, responses)
                 for o in range(width):
                     for b in range(here):
                         found[o, begin + b] = rows[b, o]
+
+    return respond
 
 
 @njit
@@ -77,22 +81,22 @@ def _turn(starts, places, values, images, counts, examples, amounts):
             counts[pixel] += 1
 
 
-@kernel
-def add(stretches, filters, starts, places, values, index, alike, changes, sign):
-    """Add ``sign`` times the product of changes ``(r, o, b)`` and images ``(s, b)`` to filters ``(r, i, o)``.
+def _add(sources):
+    @kernel
+    def add(filters, starts, places, values, index, alike, changes, sign):
+        """Add ``sign`` times the product of changes ``(r, o, b)`` and images to filters ``(r, i, o)``.
 
-    ``alike`` neighboring runs have the same images.
-    """
-    inputs, (width, count) = filters.shape[1], changes.shape[1:]
-    rows, factor = np.empty((count, width), changes.dtype), changes.dtype.type(sign)
-    counts = np.empty(inputs, np.int32)
-    examples, amounts = np.empty((inputs, count), np.int32), np.empty((inputs, count), values.dtype)
-    turned = -1
-    for k in range(stretches.shape[0]):
-        for r in range(stretches[k, 1], stretches[k, 2]):
-            if turned != r // alike:
-                turned = r // alike
-                _turn(starts, places, values, index[turned], counts, examples, amounts)
+        ``alike`` neighboring runs have the same images.
+        """
+        if not sources:
+            return
+        inputs, (width, count) = filters.shape[1], changes.shape[1:]
+        rows, factor = np.empty((count, width), changes.dtype), changes.dtype.type(sign)
+        counts = np.empty(inputs, np.int32)
+        examples, amounts = np.empty((inputs, count), np.int32), np.empty((inputs, count), values.dtype)
+        for r in range(filters.shape[0]):
+            if r % alike == 0:
+                _turn(starts, places, values, index[r // alike], counts, examples, amounts)
             for b in range(count):
                 for o in range(width):
                     rows[b, o] = factor * changes[r, o, b]
@@ -100,20 +104,33 @@ def add(stretches, filters, starts, places, values, index, alike, changes, sign)
                 if counts[i]:
                     _add_all(filters[r, i], rows, examples[i], amounts[i], 0, counts[i])
 
+    return add
+
+
+# Kept kernels are those of these sources: numba looks at no other file.
+respond, add = _respond(SOURCES), _add(SOURCES)
+
 
 @njit
-def _add_squares(row, squares):
-    for o in range(row.size):
-        squares[o] += row[o] * row[o]
+def _sum_squares(filters, part, totals):
+    """Squared lengths ``(o,)`` of filters ``(i, o)``; sums of 64 inputs are added in float64."""
+    totals[:] = 0
+    for first in range(0, filters.shape[0], 64):
+        part[:] = 0
+        for i in range(first, min(first + 64, filters.shape[0])):
+            row = filters[i]
+            for o in range(row.size):
+                part[o] += row[o] * row[o]
+        totals += part
 
 
 @kernel
 def square(filters, squares):
     """Squared lengths ``(r, o)`` of filters ``(r, i, o)``."""
-    squares[:] = 0
+    part, totals = np.empty(filters.shape[2], filters.dtype), np.empty(filters.shape[2])
     for r in range(filters.shape[0]):
-        for i in range(filters.shape[1]):
-            _add_squares(filters[r, i], squares[r])
+        _sum_squares(filters[r], part, totals)
+        squares[r] = totals
 
 
 @njit
@@ -125,12 +142,10 @@ def _multiply(row, factors):
 @kernel
 def make_unit(filters, signs):
     """Bring filters ``(r, i, o)`` to length one, and turn those whose sign ``(r, o)`` is negative."""
-    factors = np.empty(filters.shape[2], filters.dtype)
+    factors, totals = np.empty(filters.shape[2], filters.dtype), np.empty(filters.shape[2])
     for r in range(filters.shape[0]):
-        factors[:] = 0
-        for i in range(filters.shape[1]):
-            _add_squares(filters[r, i], factors)
+        _sum_squares(filters[r], factors, totals)
         for o in range(factors.size):
-            factors[o] = math.copysign(1.0 / math.sqrt(factors[o]), signs[r, o])
+            factors[o] = math.copysign(1.0 / math.sqrt(totals[o]), signs[r, o])
         for i in range(filters.shape[1]):
             _multiply(filters[r, i], factors)

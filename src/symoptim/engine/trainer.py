@@ -72,7 +72,7 @@ class Trainer:
         self.rates = torch.tensor([run.rate for run in runs], dtype=dtype, device=device)
         in_groups = device.type == "cpu" and is_pairwise(self.stack.template)
         self.runs_at_once = RUNS_AT_ONCE if in_groups else len(runs)
-        draws = in_groups and pays(data.train_images, len(self.stack.parameters[FIRST_FILTERS][0]))
+        draws = in_groups and pays(data, self.stack.parameters[FIRST_FILTERS])
         if draws:
             self.stack.put_inputs_first(FIRST_FILTERS)
         self.images = (DrawnImages if draws else Images)(runs, data, device)

@@ -81,16 +81,16 @@ def _parts(number: int, about: list[int], at_once: int) -> Iterator[Stretch]:
     if about[KIND] == PLAIN and not about[COLUMNS]:
         return cut(number, lay.inner, at_once, each=1)
     if lay.outer == 1:
-        # Rows are stepped in pairs, however they are shared out, as those of _lines are summed in fours.
-        width = max(2, at_once // max(1, lay.inner) // 2 * 2)
-        return cut(number, lay.filters, width, each=lay.length)
+        width = at_once // max(1, lay.inner)
+        # In the full metric rows may be stepped in pairs, however they are shared out: the same bits always.
+        return cut(number, lay.filters, max(2, width // 2 * 2) if about[COLUMNS] else width, each=lay.length)
     return cut(number, lay.filters, APART // lay.inner, each=lay.length)
 
 
 def _lines(number: int, about: list[int], at_once: int, largest: int) -> Iterator[Stretch]:
     """Stretches of a matrix whose rows or columns are to be summed."""
     if about[KIND] == OF_ROWS:
-        # Rows are summed in fours, however they are shared out: the same bits with any number of threads.
+        # Rows may be summed in fours, however they are shared out: the same bits with any number of threads.
         width = max(FOUR, at_once // about[INNER] // FOUR * FOUR)
         return cut(number, about[COUNT], width, each=about[INNER])
     # A part of the columns is pieces of memory that lie apart, which take up to twice as long: all are summed

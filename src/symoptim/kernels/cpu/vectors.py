@@ -1,8 +1,5 @@
 # pyright: basic
-"""What numba has no words for, in those of LLVM: vectors as long as a row, and memory that will be read soon.
-
-Kernels are kept compiled, and numba does not notice that this file has changed: touch those that use it.
-"""
+"""What numba has no words for, in those of LLVM: vectors as long as a row, memory that is read soon."""
 
 from typing import Any
 
