@@ -3,14 +3,17 @@
 
 Formulas are those of :mod:`.pairwise`, :mod:`.batch_norm` and :mod:`.products`. A layer without normalization
 comes with gamma and scale one, beta and shift zero. numba has no types.
+
+Parts are compiled where they are called. Else there would be two versions of a part, its own and one that is
+kept with the kernel, which may round otherwise: the process that compiles uses the one, later ones the other.
 """
 
 import math
 
-from symoptim.kernels.cpu.compiled import kernel, njit
+from symoptim.kernels.cpu.compiled import inlined, kernel
 
 
-@njit
+@inlined
 def _centered(h):
     """Mean, and the sum of squares around it."""
     total = squares = h.dtype.type(0)
@@ -34,7 +37,7 @@ def normalize(h, mean, variance, shift, scale, eps, momentum):
             variance[r, o] += momentum * (squares / (count - 1) - variance[r, o])
 
 
-@njit
+@inlined
 def _pool_pair(left, right, numbers, pooled):
     shift_left, stretch_left, beta_left, shift_right, stretch_right, beta_right = numbers
     zero = left.dtype.type(0)
@@ -45,7 +48,7 @@ def _pool_pair(left, right, numbers, pooled):
         pooled[i] = zero if larger < zero else larger  # NaN stays
 
 
-@njit
+@inlined
 def _numbers(gamma, beta, shift, scale, r, o):
     stretch = gamma[r, o] * scale[r, o], gamma[r, o + 1] * scale[r, o + 1]
     return shift[r, o], stretch[0], beta[r, o], shift[r, o + 1], stretch[1], beta[r, o + 1]
@@ -60,7 +63,7 @@ def pool(h, gamma, beta, shift, scale, pooled):
             _pool_pair(h[r, 2 * j], h[r, 2 * j + 1], numbers, pooled[r, j])
 
 
-@njit
+@inlined
 def _share_pair(left, right, numbers, half, d_left, d_right):
     """Give the gradient of a pooled feature to the larger of its pair."""
     shift_left, stretch_left, beta_left, shift_right, stretch_right, beta_right = numbers
@@ -74,7 +77,7 @@ def _share_pair(left, right, numbers, half, d_left, d_right):
         d_right[i] = x * (two - share)
 
 
-@njit
+@inlined
 def _to_responses(h, d, shift, scale, gamma):
     """Turn the gradient of a normalized feature into that of its responses; those of gamma and beta."""
     d_beta = d_gamma = h.dtype.type(0)

@@ -111,7 +111,7 @@ def _add(sources):
 respond, add = _respond(SOURCES), _add(SOURCES)
 
 
-@njit
+@inlined
 def _sum_squares(filters, part, totals):
     """Squared lengths ``(o,)`` of filters ``(i, o)``; sums of 64 inputs are added in float64."""
     totals[:] = 0
@@ -133,7 +133,7 @@ def square(filters, squares):
         squares[r] = totals
 
 
-@njit
+@inlined
 def _multiply(row, factors):
     for o in range(row.size):
         row[o] *= factors[o]

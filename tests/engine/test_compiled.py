@@ -1,0 +1,33 @@
+"""Kernels of hidden layers: the process that compiles them and those that find them compiled agree."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba", reason="layers are compiled by numba")
+
+SCRIPT = """
+import hashlib
+import numpy as np
+from symoptim.engine import compiled, strokes
+h, d = np.random.default_rng(0).normal(size=(2, 2, 64, 100)).astype(np.float32)
+gamma, shift, scale, left, right = np.random.default_rng(1).normal(size=(5, 2, 64)).astype(np.float32)
+compiled.to_responses(h, d, gamma, shift, scale, left, right)
+strokes.make_unit(h, d.sum(axis=1))
+print(hashlib.sha256(b"".join(x.tobytes() for x in (h, d, left, right))).hexdigest())
+"""
+
+
+def test_the_first_process_and_the_second_find_the_same_bits(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT], env=environment, check=True, capture_output=True, text=True
+        ).stdout
+        for _ in range(2)
+    )
+    assert list(tmp_path.rglob("*.nbc"))
+    assert first == second
