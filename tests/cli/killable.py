@@ -1,5 +1,7 @@
 """The command ``symoptim``, saving its state more often: a program for tests to kill."""
 
+import signal
+
 import torch
 
 import symoptim.experiments.recording
@@ -25,6 +27,7 @@ def load_kernels() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background begin without
     load_kernels()
     symoptim.experiments.recording.CHECKPOINT_SECONDS = 0.3
     symoptim.experiments.recording.CHECKPOINT_SHARE = 1.0

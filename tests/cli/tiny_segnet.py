@@ -1,5 +1,7 @@
 """The command ``symoptim`` with a quick profile so small that tests can wait for it, or kill it."""
 
+import signal
+
 import symoptim.experiments.recording
 from symoptim.__main__ import main
 from symoptim.data import roads
@@ -18,5 +20,6 @@ def shrink() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background begin without
     shrink()
     main()

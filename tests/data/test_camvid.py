@@ -94,9 +94,10 @@ def test_without_a_place_or_with_nothing_there_it_says_so(
     monkeypatch.delenv("SYMOPTIM_DATA", raising=False)
     with pytest.raises(DataError, match="give one, or set SYMOPTIM_DATA"):
         load_camvid()
-    for place in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(DataError, match="has no CamVid"):
-            load_camvid(place)
+    with pytest.raises(DataError, match="has no CamVid: no folders train and trainannot"):
+        load_camvid(tmp_path)
+    with pytest.raises(DataError, match=r"there is no .*nowhere: give a folder"):
+        load_camvid(tmp_path / "nowhere")
 
 
 def test_camvid_is_found_wherever_it_would_be_loaded_from(

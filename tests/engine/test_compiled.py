@@ -1,11 +1,10 @@
 """Kernels of hidden layers: the process that compiles them and those that find them compiled agree."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from two_processes import outputs
 
 pytest.importorskip("numba", reason="layers are compiled by numba")
 
@@ -22,12 +21,5 @@ print(hashlib.sha256(b"".join(x.tobytes() for x in (h, d, left, right))).hexdige
 
 
 def test_the_first_process_and_the_second_find_the_same_bits(tmp_path: Path) -> None:
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-    first, second = (
-        subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=environment, check=True, capture_output=True, text=True
-        ).stdout
-        for _ in range(2)
-    )
-    assert list(tmp_path.rglob("*.nbc"))
+    first, second = outputs(SCRIPT, tmp_path)
     assert first == second

@@ -1,7 +1,11 @@
 """How kernels for CPUs are compiled."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+
+from two_processes import outputs
 
 numba = pytest.importorskip(
     "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
@@ -31,3 +35,30 @@ def test_loops_are_compiled_to_narrow_vectors_where_that_was_asked_for() -> None
         (machine,) = function.inspect_asm().values()
         if is_narrow:
             assert "zmm" not in machine
+
+
+# Shapes whose steps did differ when parts of the kernel were functions that it called: short rows, and filters
+# that lie apart.
+STEPS = """
+import hashlib
+import torch
+from symoptim import ScaledSGD, UnitNormSGD
+torch.manual_seed(0)
+for kind in (ScaledSGD, UnitNormSGD):
+    shapes = (33, 100), (5, 20000), (300, 40)
+    short, long, apart = (torch.nn.Parameter(torch.randn(shape).double()) for shape in shapes)
+    groups = [{"params": [short, long]}, {"params": [apart], "axis": 1}]
+    optimizer = kind(groups, lr=0.01, momentum=0.9, nesterov=True, fused=True)
+    for _ in range(4):
+        for weight in (short, long, apart):
+            weight.grad = torch.randn_like(weight)
+        optimizer.step()
+    for weight in (short, long, apart):
+        print(hashlib.sha256(weight.detach().numpy().tobytes()).hexdigest())
+"""
+
+
+def test_the_first_process_and_the_second_step_to_the_same_bits(tmp_path: Path) -> None:
+    first, second = outputs(STEPS, tmp_path)
+    assert len(first.splitlines()) == 6
+    assert first == second

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import SGD
 
 from symoptim import ScaledSGD, UnitNormSGD
-from symoptim.errors import GradientError, ZeroFilterWarning
+from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.geometry.unit_norm import normalize
 from symoptim.optim.base import GeometricSGD
 from symoptim.updates.catalog import SCALED, UNIT_NORM
@@ -266,3 +266,12 @@ def test_complex_gradients_are_refused_before_anything_changes() -> None:
 def test_parameters_without_data_yet_are_accepted() -> None:
     weight = nn.Parameter(torch.empty(2, 2, device="meta"))
     assert UnitNormSGD([weight]).param_groups[0]["params"] == [weight]
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+def test_a_model_is_refused_with_the_way_to_its_groups(kind: type[GeometricSGD]) -> None:
+    model = nn.Sequential(nn.Linear(3, 2))
+    with pytest.raises(
+        OptionError, match=rf"{kind.__name__} takes .* Sequential: give .*param_groups\(model\)"
+    ):
+        kind(model, lr=0.1)  # pyright: ignore[reportArgumentType]

@@ -45,6 +45,8 @@ def load_camvid(place: Path | None = None) -> SceneSplit:
     given = given_directory(place)
     if given is None:
         raise DataError(f"CamVid is read from a folder or a zip file only: give one, or set {VARIABLE}")
+    if not given.exists():
+        raise DataError(f"there is no {given}: give a folder that has CamVid in it, or a zip file of it")
     root = next(_roots(given), None)
     if root is None:
         raise DataError(

@@ -3,9 +3,6 @@
 
 Formulas are those of :mod:`.pairwise`, :mod:`.batch_norm` and :mod:`.products`. A layer without normalization
 comes with gamma and scale one, beta and shift zero. numba has no types.
-
-Parts are compiled where they are called. Else there would be two versions of a part, its own and one that is
-kept with the kernel, which may round otherwise: the process that compiles uses the one, later ones the other.
 """
 
 import math

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from symoptim.data.split import Split
 from symoptim.engine.capture import Lane, Replayed
+from symoptim.engine.fit import require_fit
 from symoptim.engine.full_stepper import FullStepper
 from symoptim.engine.fused.group import FusedGroup, can_fuse
 from symoptim.engine.group import Group, Tally, blocks_of, neighbors, sources_of
@@ -68,6 +69,7 @@ class Trainer:
         self.test = test
         self.lane = Lane(device)
         self.stack = Stack(factory, [derive_seed(run.seed, "weights") for run in runs], device)
+        require_fit(self.stack.template, data)
         dtype = next(iter(self.stack.trainable().values())).dtype
         self.rates = torch.tensor([run.rate for run in runs], dtype=dtype, device=device)
         in_groups = device.type == "cpu" and is_pairwise(self.stack.template)

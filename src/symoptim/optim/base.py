@@ -20,6 +20,7 @@ from symoptim.optim.checks import (
     check_parameters,
     labeled,
     loss_of,
+    require_no_model,
 )
 from symoptim.optim.fused import FusedSteps
 from symoptim.optim.layout import write
@@ -91,6 +92,7 @@ class GeometricSGD(Optimizer):
             "geometry": "rows",
             "axis": 0,
         }
+        require_no_model(params, type(self).__name__)
         # Weights are touched only once every group has been accepted.
         self._constructing = True
         super().__init__(params, defaults)

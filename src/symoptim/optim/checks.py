@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.geometry.distributed import gathered
@@ -27,6 +27,15 @@ def labeled(group: Group) -> Iterator[tuple[str, Tensor]]:
     names = group.get("param_names")
     for index, parameter in enumerate(group["params"]):
         yield f"parameter '{names[index]}'" if names else f"parameter {index} of its group", parameter
+
+
+def require_no_model(params: object, optimizer: str) -> None:
+    """Refuse a model where its parameters are asked for: it could be walked through, as layers."""
+    if isinstance(params, nn.Module):
+        raise OptionError(
+            f"{optimizer} takes parameters or groups of them, got the model {type(params).__name__}: give "
+            "symoptim.param_groups(model), which sorts its parameters"
+        )
 
 
 def check_options(group: Group) -> None:
