@@ -37,8 +37,7 @@ def test_loops_are_compiled_to_narrow_vectors_where_that_was_asked_for() -> None
             assert "zmm" not in machine
 
 
-# Shapes whose steps did differ when parts of the kernel were functions that it called: short rows, and filters
-# that lie apart.
+# Shapes whose steps did differ when the kernel called its parts: short rows, and filters that lie apart.
 STEPS = """
 import hashlib
 import torch
