@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.data.split import Split
+from symoptim.engine.numerics import seeded
 from symoptim.errors import OptionError
 
 
@@ -45,7 +46,7 @@ def require_fit(network: nn.Module, data: Split) -> None:
 @torch.no_grad()
 def _scores(network: nn.Module, images: Tensor) -> Tensor:
     try:
-        with torch.random.fork_rng(devices=[]):
+        with seeded(0):
             return copy.deepcopy(network).eval()(images)
     except RuntimeError as error:
         shape, dtype = tuple(images.shape[1:]), images.dtype

@@ -11,20 +11,21 @@ from numba.core import types
 from numba.extending import intrinsic
 
 # Sums may be reordered, which is what makes them fast; NaN and infinity stay what they are.
-_OPTIONS = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}}
+_IN_ORDER: dict[str, Any] = {**_OPTIONS, "fastmath": {"contract", "nsz"}}
 
 # LLVM puts parts where they are called. Else there would be two versions of a part, its own and one that is
 # kept with the kernel, which may round otherwise: the process that compiles uses the one, later ones the
 # other.
-_PART = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_PART: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-njit = numba.njit(**_PART, **_OPTIONS)  # pyright: ignore[reportCallIssue]
+njit = numba.njit(**_PART, **_OPTIONS)
 """Compile a part of a kernel."""
 
-inlined = numba.njit(inline="always", **_PART, **_OPTIONS)  # pyright: ignore[reportCallIssue]
+inlined = numba.njit(inline="always", **_PART, **_OPTIONS)
 """Compile a part of a kernel together with what calls it: loops are made for what is known there."""
 
-in_order = numba.njit(**_PART, **_OPTIONS | {"fastmath": {"contract", "nsz"}})  # pyright: ignore[reportCallIssue]
+in_order = numba.njit(**_PART, **_IN_ORDER)
 """Compile a part of a kernel whose products are not to be reordered: factors may be large, results not."""
 
 
