@@ -9,13 +9,10 @@ from symoptim.kernels.numbers import numbers_of
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
 long = pytest.importorskip("symoptim.kernels.cpu.long")
-two_places = pytest.importorskip("symoptim.kernels.cpu.two_places")
 
 
-def _callable(way, *, has_buffer: bool = True, together: bool = True):
+def _callable(way, *, together: bool = True):
     """Parts of kernels cannot be called from Python."""
-    if not has_buffer:
-        return numba.njit(lambda w, g, m, length, at, number: way(w, g, length, at, number))
     if together:
         return numba.njit(lambda w, g, m, length, at, number: way(w, g, m, length, at, number))
     return numba.njit(lambda w, g, m, length, at, number: way(w, g, m, length, number))
@@ -25,7 +22,7 @@ WAYS = {
     "without momentum": (
         {"momentum": 0.0, "nesterov": False},
         _callable(long.near_rows_of_two, together=False),
-        _callable(two_places.unit_rows_of_two_places, has_buffer=False),
+        _callable(long.far_rows_of_two),
     ),
     "momentum taken up": (
         {"momentum": 0.9, "nesterov": False},

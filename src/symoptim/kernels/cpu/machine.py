@@ -26,6 +26,3 @@ ZEN = llvmlite.binding.get_host_cpu_name().startswith("znver")
 
 Those of Intel read as fast, or faster, where what they read is of several kinds in turn.
 """
-
-TURN = 512
-"""Entries that a Zen reads in one place before it is another's turn; of 256 or 1,024 a twentieth is lost."""
