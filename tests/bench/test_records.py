@@ -20,6 +20,14 @@ def test_a_later_line_replaces_an_earlier_one(tmp_path: Path) -> None:
     assert not Journal(path, {**SESSION, "threads": 2}).has(LINE)
 
 
+def test_what_is_measured_again_keeps_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "bench.jsonl"
+    timed = {**LINE, "seconds": {"p50": 1.0}}
+    Journal(path, SESSION).add([timed, {**timed, "case": "b"}])
+    Journal(path, {**SESSION, "session": "2"}).add([timed])
+    assert [step.line["case"] for step in read_steps([path])] == ["a", "b"]
+
+
 def test_ratios_are_to_fused_sgd_of_the_same_session(tmp_path: Path) -> None:
     path = tmp_path / "bench.jsonl"
     other = {**LINE, "contestant": "un-fused", "seconds": {"p50": 6.0}}

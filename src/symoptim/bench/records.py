@@ -142,8 +142,7 @@ def read_steps(paths: Sequence[Path]) -> list[Step]:
         for line in measured:
             session, reference = sessions[line["session"]], medians.get(_turns_of(line))
             step = Step(session=session, line=line, reference=reference)
-            steps.pop(step.key, None)
-            steps[step.key] = step
+            steps[step.key] = step  # at the place of an earlier one, so that pages keep their order
     return sorted(steps.values(), key=lambda step: _rank(step.line["contestant"]))
 
 
