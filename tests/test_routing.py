@@ -216,3 +216,8 @@ def test_groups_fit_any_optimizer(optimizer: type[torch.optim.Optimizer]) -> Non
     model = TwoHeads()
     made = optimizer(param_groups(model), lr=0.1)
     assert made.param_groups[0]["param_names"] == ["body.weight", "first.weight"]
+
+
+def test_parameters_without_their_model_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"needs the model itself.* got a generator: give the nn\.Module"):
+        param_groups(nn.Linear(2, 2).parameters())  # pyright: ignore[reportArgumentType]

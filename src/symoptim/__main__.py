@@ -13,7 +13,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit(f"error: the command line needs {error.name}: pip install 'symoptim[paper]'")
+        sys.exit(f"error: the command line needs {error.name}: in a clone, pip install '.[paper]'")
     # What the library has to say on the way, such as where data come from.
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     try:

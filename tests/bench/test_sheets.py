@@ -8,7 +8,7 @@ from symoptim.bench.sheets import markdown, places, sheets
 from symoptim.bench.written import only, require_room, write_results
 from symoptim.errors import RecordsError
 
-SESSION = {"machine": "m", "device": "cpu", "threads": 1, "torch": "2.13", "code": "c"}
+SESSION = {"session": "1", "machine": "m", "device": "cpu", "threads": 1, "torch": "2.13", "code": "c"}
 
 
 def a_step(contestant: str, seconds: float | None, momentum: float = 0.0, **more: Any) -> Step:
@@ -53,6 +53,14 @@ def test_tables_have_a_floor_figures_and_who_is_missing() -> None:
     assert memory.rows[0] == ["SGD-FUSED", "1.00", "0.25", "7"]
     assert memory.notes == ["GEOOPT: not installed: pip install geoopt"]
     assert "| UN-FUSED | 3 (1.50; 3.0) |" in markdown(without)
+
+
+def test_who_did_not_take_turns_with_the_sgd_that_is_shown_is_marked() -> None:
+    other = Step(session={**SESSION, "session": "2"}, line=STEPS[1].line, reference=1e-3)
+    (sheet, *_) = sheets([STEPS[0], other])
+    assert sheet.rows[1:] == [["SGD-FUSED", "2 (1.00; 2.0)"], ["UN-FUSED", "3 (3.00; 3.0)*"]]
+    assert sheet.notes == ["*: of another run, a multiple of its own fused SGD and floor"]
+    assert sheets(STEPS)[0].notes == []
 
 
 def test_steps_far_below_the_floor_are_pointed_at() -> None:

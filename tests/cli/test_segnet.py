@@ -202,7 +202,7 @@ def test_too_few_images_for_a_batch_are_refused_before_there_are_records(
             "error: there is no CamVid. CamVid is free for research and not downloaded: give --data-dir, or "
             "set SYMOPTIM_DATA; --profile quick can do without",
         ),
-        (["--data-dir", "nowhere"], "error: nowhere has no CamVid"),
+        (["--data-dir", "nowhere"], "error: there is no nowhere: give a folder that has CamVid in it"),
         (
             ["--data", "roads", "--data-dir", "there"],
             "error: drawn scenes need no files: leave out --data-dir there, or --data roads",

@@ -7,9 +7,7 @@ import pytest
 
 from two_processes import outputs
 
-numba = pytest.importorskip(
-    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
-)
+numba = pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
 
 def _doubled(x: np.ndarray) -> None:

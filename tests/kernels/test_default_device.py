@@ -9,9 +9,7 @@ from torch.optim import Optimizer
 
 from symoptim import FullMetricSGD, Geometric, ScaledSGD, SymmetrySpec, UnitNormSGD, discover, param_groups
 
-pytest.importorskip(
-    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
-)
+pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
 Make = Callable[[nn.Module, SymmetrySpec], Optimizer]
 

@@ -9,9 +9,7 @@ from torch import nn
 from symoptim import ScaledSGD
 from symoptim.optim import fused as fused_steps
 
-pytest.importorskip(
-    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
-)
+pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
 
 def _moved(optimizer: ScaledSGD, late: nn.Parameter) -> None:

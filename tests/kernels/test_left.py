@@ -11,9 +11,7 @@ from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
 from symoptim.errors import GradientError, OptionError
 from symoptim.optim import bucket
 
-pytest.importorskip(
-    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
-)
+pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
 
 def test_a_gradient_that_is_refused_changes_nothing_whatever_its_precision() -> None:

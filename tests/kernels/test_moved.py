@@ -10,9 +10,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
 
-pytest.importorskip(
-    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
-)
+pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
 
 def _state_copied(optimizer: ScaledSGD, weight: nn.Parameter) -> None:

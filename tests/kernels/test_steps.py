@@ -11,9 +11,7 @@ from symoptim import ScaledSGD, UnitNormSGD
 from symoptim.errors import OptionError
 from symoptim.kernels import dispatch
 
-pytest.importorskip(
-    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
-)
+pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -8,9 +8,7 @@ from symoptim import FullMetricSGD, Geometric, OwnRow, PathNorm, Pooled, discove
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
 
-pytest.importorskip(
-    "numba", reason="the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
-)
+pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
 
 class Stream(nn.Module):

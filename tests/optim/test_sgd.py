@@ -275,3 +275,5 @@ def test_a_model_is_refused_with_the_way_to_its_groups(kind: type[GeometricSGD])
         OptionError, match=rf"{kind.__name__} takes .* Sequential: give .*param_groups\(model\)"
     ):
         kind(model, lr=0.1)  # pyright: ignore[reportArgumentType]
+    parameters = nn.ParameterList([torch.randn(3, 2), torch.randn(2, 2)])
+    assert len(kind(parameters, lr=0.1).param_groups[0]["params"]) == 2

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from symoptim.bench.records import Line, Step
+from symoptim.bench.records import REFERENCE, Line, Step
 
 CHOSEN = ("resnet50", "segnet", "gpt2", "tiny")
 """The case whose memory is shown is the first of these that there is, or the first there is."""
@@ -90,19 +90,23 @@ def _times(steps: list[Step], momentum: float) -> Sheet:
     floors = {s.line["case"]: s.line["floor"] for s in reversed(steps) if "floor" in s.line}  # of the first
     rows = [["floor", *(milliseconds(floors[case]) if case in floors else "-" for case in cases)]]
     for name, title in titles_of(steps, "contestant", "title").items():
-        texts = [_cell(by.get((name, case))) for case in cases]
+        texts = [_cell(by.get((name, case)), by.get((REFERENCE, case))) for case in cases]
         if any(text != "-" for text in texts):
             rows.append([title, *texts])
     heading = "without momentum" if not momentum else f"momentum {momentum:g}"
     title = f"Milliseconds of a step, {heading}; in parentheses, as a multiple of fused SGD and of the floor"
-    return Sheet(title, ["", *cases.values()], rows, [])
+    elsewhere = any(text.endswith("*") for row in rows for text in row)
+    notes = ["*: of another run, a multiple of its own fused SGD and floor"] if elsewhere else []
+    return Sheet(title, ["", *cases.values()], rows, notes)
 
 
-def _cell(step: Step | None) -> str:
+def _cell(step: Step | None, shown: Step | None) -> str:
+    """Figures of a step, marked if it did not take turns with the fused SGD that is shown."""
     if step is None or step.seconds is None:
         return "-"
     times, floors = step.ratio, step.seconds / step.line["floor"]
-    return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
+    mark = "*" if shown is not None and shown.session["session"] != step.session["session"] else ""
+    return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f}){mark}"
 
 
 def _shares(steps: list[Step], momentum: float) -> Sheet:

@@ -36,7 +36,7 @@ def _pooch() -> Any:
         import pooch  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
         raise DataError(
-            f"to get MNIST from elsewhere install symoptim[paper]; or name a directory with it in {VARIABLE}"
+            f"to get MNIST from elsewhere pip install pooch; or name a directory with it in {VARIABLE}"
         ) from error
     return pooch
 

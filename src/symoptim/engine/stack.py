@@ -101,6 +101,16 @@ class Stack:
                 "on its company; train it on its own"
             ) from error
 
+    def first_scores(self, inputs: Tensor) -> object:
+        """What the first run makes of inputs ``(b, ...)`` in evaluation, whatever that is."""
+        self._called.eval()
+        parameters, buffers = (
+            {name: stacked[0] for name, stacked in tensors.items()}
+            for tensors in (self.parameters, self.buffers)
+        )
+        device = next(iter(self.parameters.values())).device
+        return self._one(parameters, buffers, inputs.to(device))
+
     def _one(self, parameters: dict[str, Tensor], buffers: dict[str, Tensor], inputs: Tensor) -> Tensor:
         return functional_call(self._called, (parameters, buffers), (inputs,))
 

@@ -69,7 +69,7 @@ class Trainer:
         self.test = test
         self.lane = Lane(device)
         self.stack = Stack(factory, [derive_seed(run.seed, "weights") for run in runs], device)
-        require_fit(self.stack.template, data)
+        require_fit(self.stack, data, batch)
         dtype = next(iter(self.stack.trainable().values())).dtype
         self.rates = torch.tensor([run.rate for run in runs], dtype=dtype, device=device)
         in_groups = device.type == "cpu" and is_pairwise(self.stack.template)

@@ -46,7 +46,7 @@ def why_not_here(device: torch.device, dtype: torch.dtype) -> str | None:
     """
     if device.type == "cpu":
         if _missing("numba"):
-            return "the kernels for CPUs are compiled by numba: pip install 'symoptim[fast]'"
+            return "the kernels for CPUs are compiled by numba: pip install numba"
         if dtype not in (torch.float32, torch.float64):
             return f"the kernels for CPUs take float32 and float64, not {dtype}"
         return None

@@ -30,8 +30,8 @@ def labeled(group: Group) -> Iterator[tuple[str, Tensor]]:
 
 
 def require_no_model(params: object, optimizer: str) -> None:
-    """Refuse a model where its parameters are asked for: it could be walked through, as layers."""
-    if isinstance(params, nn.Module):
+    """Refuse a model where its parameters are asked for; a list of parameters is a module, and welcome."""
+    if isinstance(params, nn.Module) and not isinstance(params, nn.ParameterList):
         raise OptionError(
             f"{optimizer} takes parameters or groups of them, got the model {type(params).__name__}: give "
             "symoptim.param_groups(model), which sorts its parameters"

@@ -5,10 +5,10 @@ A row is moved from its end, which has been read last. With momentum, unless it 
 takes the gradient up at the first look, so that the second is at two arrays instead of three: a tenth of a
 step.
 
-On AMD's Zen a row that does not fit the first cache is read together with others before any is moved, as many
-as fit the second, because memory that has to stop takes a while to start again: a twentieth. These others are
-of two or three parts of the matrix, a short piece of each in turn, which is another. Rows of which not even
-two fit the second cache are taken one by one.
+On AMD's Zen a row that does not fit the first cache is read together with others before any is moved, about
+as many as fit half of the second, because memory that has to stop takes a while to start again: a twentieth.
+These others are of two or three parts of the matrix, a short piece of each in turn, which is another. Rows of
+which not even two fit there are taken one by one.
 """
 
 import numpy as np
@@ -33,7 +33,9 @@ PIECE = 1024
 # Places that take turns, and entries that make a turn. On a Zen 4, November 2026, in multiples of a step of
 # SGD, rows of 16,384 and of 4,608 entries took 1.16 and 1.16 without momentum, 1.16 and 1.17 with; in one
 # place 1.28 and 1.2, 1.21 and 1.19. Turns of 96 or 256 entries, or four places, lose a twentieth in some.
-OF_TWO, OF_THREE = (3, 192), (2, 128)
+# Of two arrays, weights and gradients, and of three, with momentum:
+PLACES_OF_TWO, TURN_OF_TWO = 3, 192
+PLACES_OF_THREE, TURN_OF_THREE = 2, 128
 
 
 # Rows without a buffer, with one that takes the gradient up, and with one that does not, have the same loops,
@@ -108,7 +110,7 @@ def _in_turn(products, step, places, turn):
                         sums[place, 1] += two
                         sums[place, 2] += three
                         sums[place, 3] += four
-                for place, _ in enumerate(range(0, w.size - here, part)):
+                for place in range((w.size - here - 1) // part + 1):
                     _note(found[place, row], coefficients(w, sums[place], number))
             for place, there in enumerate(range(0, w.size - first, part)):
                 for row, here in enumerate(range(first + there, min(last + there, w.size), length)):
@@ -127,21 +129,24 @@ def _note(found, by):
 near_rows_of_two = _one_by_one(_products_of_two, _move_two)
 near_rows_taken_up = _one_by_one(_take_up, _move_both)
 near_rows_of_three = _one_by_one(_products_of_three, _move_three)
-far_rows_of_two = _in_turn(_products_of_two, _move_two, *OF_TWO)
-far_rows_taken_up = _in_turn(_take_up, _move_both, *OF_THREE)
-far_rows_of_three = _in_turn(_products_of_three, _move_three, *OF_THREE)
+far_rows_of_two = _in_turn(_products_of_two, _move_two, PLACES_OF_TWO, TURN_OF_TWO)
+far_rows_taken_up = _in_turn(_take_up, _move_both, PLACES_OF_THREE, TURN_OF_THREE)
+far_rows_of_three = _in_turn(_products_of_three, _move_three, PLACES_OF_THREE, TURN_OF_THREE)
 
 
 @inlined
 def _rows_at_once(size, places):
-    """Rows of so many bytes, buffers included, that are read in every place before any is moved; or none."""
+    """Rows of so many bytes, buffers included, that are read in every place before any is moved; or none.
+
+    Rounded up: the second cache has room for twice as many.
+    """
     return (FAR // size + places - 1) // places if ZEN and NEAR < size <= FAR // 2 else 0
 
 
 @njit
 def long_rows(w, g, m, length, number):
     """Step rows of that length on the unit sphere, in the way that is fastest here."""
-    arrays, places = (3, OF_THREE[0]) if m.size else (2, OF_TWO[0])
+    arrays, places = (3, PLACES_OF_THREE) if m.size else (2, PLACES_OF_TWO)
     together = _rows_at_once(length * w.itemsize * arrays, places)
     # What moves a row is what the buffer will be, but for the part along the row.
     takes_up = number[OLD] == number[MOMENTUM] * number[NEW]
