@@ -30,8 +30,8 @@ def require_fit(stack: Stack, data: Split, batch: int) -> None:
     if not isinstance(scores, Tensor) or scores.ndim != 2 or len(scores) != len(images):
         found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise OptionError(
-            f"the network turns images {tuple(images.shape)} into {found}; the engine needs a tensor of scores, "
-            "(images, classes)"
+            f"the network turns images {tuple(images.shape)} into {found}; the engine needs a tensor of "
+            "scores, (images, classes)"
         )
     last, classes = int(data.train_labels.max()), scores.shape[1]
     if last >= classes:
