@@ -73,13 +73,8 @@ def route(
         All parameters in the model's order.
 
     Raises:
-        OptionError: an override names nothing, the model has no parameters, or is none.
+        OptionError: an override names nothing, or the model has no parameters.
     """
-    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(
-            f"param_groups needs the model itself, for its layers say what parameters are; got a "
-            f"{type(model).__name__}: give the nn.Module"
-        )
     overrides, found = overrides or {}, found or {}
     uses = [(name, parameter, found.get(name, role)) for name, parameter, role in _uses(model)]
     _require_known(overrides, model)

@@ -88,25 +88,29 @@ def _times(steps: list[Step], momentum: float) -> Sheet:
     cases = titles_of(steps, "case", "case_title")
     by = {(step.line["contestant"], step.line["case"]): step for step in steps}
     floors = {s.line["case"]: s.line["floor"] for s in reversed(steps) if "floor" in s.line}  # of the first
+    elsewhere = {key for key, step in by.items() if _is_elsewhere(step, by.get((REFERENCE, key[1])))}
     rows = [["floor", *(milliseconds(floors[case]) if case in floors else "-" for case in cases)]]
     for name, title in titles_of(steps, "contestant", "title").items():
-        texts = [_cell(by.get((name, case)), by.get((REFERENCE, case))) for case in cases]
+        texts = [_cell(by.get((name, case))) + "*" * ((name, case) in elsewhere) for case in cases]
         if any(text != "-" for text in texts):
             rows.append([title, *texts])
     heading = "without momentum" if not momentum else f"momentum {momentum:g}"
     title = f"Milliseconds of a step, {heading}; in parentheses, as a multiple of fused SGD and of the floor"
-    elsewhere = any(text.endswith("*") for row in rows for text in row)
     notes = ["*: of another run, a multiple of its own fused SGD and floor"] if elsewhere else []
     return Sheet(title, ["", *cases.values()], rows, notes)
 
 
-def _cell(step: Step | None, shown: Step | None) -> str:
-    """Figures of a step, marked if it did not take turns with the fused SGD that is shown."""
+def _is_elsewhere(step: Step, shown: Step | None) -> bool:
+    """Whether a step has figures, but did not take turns with the fused SGD that is shown."""
+    is_timed = step.seconds is not None
+    return is_timed and shown is not None and shown.session["session"] != step.session["session"]
+
+
+def _cell(step: Step | None) -> str:
     if step is None or step.seconds is None:
         return "-"
     times, floors = step.ratio, step.seconds / step.line["floor"]
-    mark = "*" if shown is not None and shown.session["session"] != step.session["session"] else ""
-    return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f}){mark}"
+    return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
 
 
 def _shares(steps: list[Step], momentum: float) -> Sheet:

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from symoptim.errors import SymmetryError
+from symoptim.errors import OptionError, SymmetryError
 from symoptim.optim.checks import labeled
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, route
 from symoptim.symmetry.discover import discover
@@ -83,7 +83,7 @@ def param_groups(
         or any optimizer of torch; print them to see what went where.
 
     Raises:
-        OptionError: the model has no parameters, or an override names nothing in it.
+        OptionError: it is no model, has no parameters, or an override names nothing in it.
         SymmetryError: what was found on the example inputs did not pass its certificate.
         TraceError: the model cannot be traced.
 
@@ -102,6 +102,11 @@ def param_groups(
     0.bias     8      plain           bias
     2.weight   2x8    columns   0     only its inputs rescale
     """
+    if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(
+            "param_groups needs the model itself, for its layers say what parameters are; got a "
+            f"{type(model).__name__}: give the nn.Module"
+        )
     if example_inputs is None:
         return ParameterGroups(route(model, overrides))
     return ParameterGroups(route(model, overrides, _certified_roles(model, example_inputs, keywords)))

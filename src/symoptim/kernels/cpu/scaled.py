@@ -22,9 +22,6 @@ CHUNK = 256  # entries, summed in their own precision; 128 to 512 are equally fa
 PLACES, PIECE = 3, 128  # rows that take turns on AMD's Zen, and entries that make a turn
 GROUP = 8 * FAR  # bytes of weights, at most, that are summed before any is stepped; half of that is as fast
 
-# Compiled where they are called: in the kernel of all steps a call takes as long as a piece.
-_move, _move_with_buffer = inlined(move.py_func), inlined(move_with_buffer.py_func)
-
 
 @inlined
 def _square(w, begin, end):
@@ -93,9 +90,9 @@ def _move_group(w, g, m, length, part, first, last, squares, number):
                 e = sign * squares[place, row]
                 b = -rate * number[NEW] * e
                 if m.size:
-                    _move_with_buffer(w, g, m, start + there, stop + there, a, b, c, d, e)
+                    move_with_buffer(w, g, m, start + there, stop + there, a, b, c, d, e)
                 else:
-                    _move(w, g, start + there, stop + there, a, b)
+                    move(w, g, start + there, stop + there, a, b)
 
 
 @njit
