@@ -45,9 +45,33 @@ class SymmetryError(SymoptimError, RuntimeError):
     """What is taken for a symmetry of a model is none of this one."""
 
 
-class ZeroFilterWarning(UserWarning):
-    """A filter is zero; the scaled metric will leave it where it is."""
+class SymoptimWarning(UserWarning):
+    """Base of every warning of this package."""
 
 
-class UnmeasuredWarning(UserWarning):
+class ZeroFilterWarning(SymoptimWarning):
+    """A filter is zero; the scaled metric leaves it where it is."""
+
+
+class UnmeasuredWarning(SymoptimWarning):
     """The full metric does not know the scale of some units; training depends on theirs alone."""
+
+
+class PathWarning(SymoptimWarning):
+    """Values, lengths or chance decide the path through a model, and other paths were not seen."""
+
+
+class EpsWarning(SymoptimWarning):
+    """A rescaling changes outputs, because the eps of a normalization is felt."""
+
+
+class ModeWarning(SymoptimWarning):
+    """Symmetries were found in another mode (training or evaluation) than the model is in."""
+
+
+class GeometryWarning(SymoptimWarning):
+    """An optimizer does not do for these parameters what its name says, or it changes the function."""
+
+
+class UngroupedWarning(SymoptimWarning):
+    """A parameter of the model has a gradient and is in no group, so that it is not trained."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from symoptim.errors import CheckpointError, OptionError, SymmetryError, UnmeasuredWarning
 from symoptim.geometry.distributed import is_distributed
@@ -16,6 +15,7 @@ from symoptim.metric.full import FullMetric
 from symoptim.metric.fused import FusedMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.metric.sides import Sides
+from symoptim.modules import unwrapped
 from symoptim.optim.apply import Factors
 from symoptim.optim.checks import warn_user
 from symoptim.optim.precision import State, working_weights
@@ -166,13 +166,6 @@ def _shape_of(tensor: Tensor) -> Tensor:
     """A tensor or parameter without values."""
     empty = torch.empty(tensor.shape, device="meta")
     return nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
-
-
-def unwrapped(model: nn.Module) -> nn.Module:
-    """The model itself, without what compiles it or runs it on several devices; parameters are the same."""
-    parallel = isinstance(model, DataParallel | DistributedDataParallel)
-    inner: Any = getattr(model, "module" if parallel else "_orig_mod", None)
-    return unwrapped(inner) if isinstance(inner, nn.Module) else model
 
 
 def _require_kinds(model: object, spec: object, gauge: object) -> None:

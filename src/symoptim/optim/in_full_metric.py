@@ -6,8 +6,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from symoptim.errors import OptionError
+from symoptim.modules import unwrapped
 from symoptim.optim.apply import Factors
-from symoptim.optim.bound import BoundMetric, unwrapped
+from symoptim.optim.bound import BoundMetric
 from symoptim.optim.checks import Group
 
 

@@ -3,12 +3,13 @@
 import functools
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import OptionError
+from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph
@@ -54,23 +55,14 @@ def discover(
     >>> len(discover(model, (torch.rand(5, 3),)))
     4
     """
-    require_module(model)
-    graph, recorded = _graph_of(model, arguments_of(example_inputs), keywords)
+    model, inputs = require_module(model), arguments_of(example_inputs)
+    graph, recorded = _graph_of(model, inputs, keywords)
     findings = interpret(graph, ansatz)
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
-    return _spec(findings, space, _aliases(model, findings), recorded)
-
-
-def require_module(model: object) -> None:
-    """Refuse what has no symmetries, or cannot be looked into."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise OptionError(
-            "a scripted or traced model cannot be looked into: give the nn.Module it was made from"
-        )
-    if not isinstance(model, nn.Module):
-        raise OptionError(f"a model must be an nn.Module, got {type(model).__name__}")
+    spec = _spec(findings, space, _aliases(model, findings), recorded)
+    return replace(spec, modes=modes_of(model), examples=((inputs, dict(keywords or {})),))
 
 
 def _graph_of(

@@ -6,7 +6,7 @@ commutative: ``-element`` is the inverse, ``one + other`` the composition, zeros
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -51,6 +51,14 @@ class SymmetrySpec:
     """Operations that are exact only up to a small constant."""
     recorded: str = ""
     """Why one real pass had to be watched, if the model could not be exported: holds for that way through."""
+    modes: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """Mode it was found in: whether the model (``""``) was in training mode, and modules that differ."""
+    unreached: tuple[str, ...] = ()
+    """Parameters that no pass has used; what could meet them is pinned."""
+    paths: tuple[str, ...] = ()
+    """What else decides the way through the model, and was pinned or vouched for, in words."""
+    examples: "tuple[tuple[tuple[Any, ...], Mapping[str, Any]], ...]" = ()
+    """Arguments of the calls it was found by; not written down with it."""
 
     def __len__(self) -> int:
         return len(self.names)

@@ -25,6 +25,9 @@ def to_json(spec: SymmetrySpec) -> str:
             "pinned": dict(spec.pinned),
             "approximate": dict(spec.approximate),
             "recorded": spec.recorded,
+            "modes": dict(spec.modes),
+            "unreached": list(spec.unreached),
+            "paths": list(spec.paths),
             "aliases": dict(spec.aliases),
             "generators": list(spec.names),
             "scales": spec.scales,
@@ -88,6 +91,9 @@ def _spec(found: Mapping[str, Any]) -> SymmetrySpec:
         pinned=found["pinned"],
         approximate=found["approximate"],
         recorded=found["recorded"],
+        modes=found.get("modes", {}),
+        unreached=tuple(found.get("unreached", ())),
+        paths=tuple(found.get("paths", ())),
     )
 
 
