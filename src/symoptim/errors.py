@@ -4,6 +4,9 @@ Each also is the builtin kind PyTorch users already catch (``ValueError``, ``Run
 ``except ValueError`` around an optimizer's constructor works as it does with ``torch.optim``.
 """
 
+import inspect
+import warnings
+
 
 class SymoptimError(Exception):
     """Base of every error of this package."""
@@ -75,3 +78,11 @@ class GeometryWarning(SymoptimWarning):
 
 class UngroupedWarning(SymoptimWarning):
     """A parameter of the model has a gradient and is in no group, so that it is not trained."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the caller's that led here, whatever of torch and of ours lies between."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("symoptim", "torch"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -4,16 +4,14 @@ Options and parameters are looked at when they are added, gradients (by kind, ne
 step changes anything: a step that is refused leaves weights and state as they were.
 """
 
-import inspect
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
+from symoptim.errors import GradientError, OptionError, ZeroFilterWarning, warn_user
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
 from symoptim.optim.layout import require_layout, require_same_layout
@@ -154,14 +152,6 @@ def loss_of(closure: Callable[[], float] | None) -> float | None:
         return None
     with torch.enable_grad():
         return closure()
-
-
-def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the caller's that led here, whatever of torch and of ours lies between."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("symoptim", "torch"):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
 
 
 def first_few(indices: list[int]) -> str:

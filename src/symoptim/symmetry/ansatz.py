@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import FIXED, Form
-from symoptim.symmetry.graph import Graph, Leaf, Operation
+from symoptim.symmetry.graph import Leaf, Operation
 from symoptim.symmetry.system import System
 
 Ansatz = Literal["separable", "element"]
@@ -28,12 +28,12 @@ CONVOLUTIONS = {
 """Convolutions, and the position of their number of groups."""
 
 
-def leaf_form(system: System, graph: Graph, leaf: Leaf, ansatz: Ansatz) -> Form:
+def leaf_form(system: System, users: list[Operation], leaf: Leaf, ansatz: Ansatz) -> Form:
     """Unknowns of a parameter or a buffer.
 
     Args:
         system: gets the unknowns.
-        graph: how the leaf is used.
+        users: operations that take the leaf.
         leaf: the parameter.
         ansatz: how general it may scale.
 
@@ -45,7 +45,6 @@ def leaf_form(system: System, graph: Graph, leaf: Leaf, ansatz: Ansatz) -> Form:
         return Form(shape)
     if ansatz == "element" or len(shape) < 2:
         return Form(shape, (system.fresh(*shape),))
-    users = list(graph.users(leaf.index))
     if len(shape) == 3 and not any(user.name in CONVOLUTIONS for user in users):
         return _stack_of_matrices(system, shape)
     return _rows_and_columns(system, shape, _blocks(shape[0], users))

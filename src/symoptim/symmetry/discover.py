@@ -2,25 +2,27 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from symoptim.errors import PathWarning, TraceError, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.interpret import Findings, interpret
-from symoptim.symmetry.record import record
+from symoptim.symmetry.paths import Survey, survey
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of, model_tensors, unique_values, whole_numbers
 from symoptim.symmetry.trace import NotExportable, trace
+from symoptim.symmetry.variations import Call
 
 
 def discover(
@@ -28,6 +30,8 @@ def discover(
     example_inputs: tuple[Any, ...],
     keywords: Mapping[str, Any] | None = None,
     *,
+    inputs: Sequence[Any] = (),
+    vouch: Sequence[str] = (),
     ansatz: Ansatz = "separable",
 ) -> SymmetrySpec:
     """Find every positive rescaling of a model's weights that changes none of its outputs.
@@ -36,16 +40,25 @@ def discover(
     evaluation mode running statistics have to move along. The model is left as it is. A model that
     ``torch.export`` cannot trace is run once instead, and the result says so.
 
+    The example shows one path through the model. Others are looked for on inputs of other values and sizes,
+    and with other random numbers; what is found holds on all that were seen. Where values, chance or Python's
+    state decide the path, and around parameters that no pass reaches, all that could meet another path is
+    pinned, and a :class:`.PathWarning` says so: give ``inputs`` that take the other paths, and ``vouch`` for
+    these modules.
+
     Args:
         model: the network.
         example_inputs: positional arguments of a call, a tuple or a single tensor. Values do not matter,
-            unless they choose a way through the model; sizes do: a sequence of one step tells nothing of
+            unless they choose a path through the model; sizes do: a sequence of one step tells nothing of
             weights that multiply the step before it.
         keywords: its other arguments.
+        inputs: positional arguments of more calls, with the same keywords, or pairs of arguments and keywords.
+        vouch: patterns (``"encoder.pooler"``, ``"layers.*.experts"``, ``"*"``) of names of modules and
+            parameters for which no other path is taken than those of the examples.
         ansatz: ``element`` gives every entry of a parameter an unknown of its own: for tests, it is slow.
 
     Returns:
-        The group; parameters the call does not use are not in it.
+        The group; parameters that no pass reaches are not in it.
 
     Raises:
         OptionError: the model is no ``nn.Module``, or one that cannot be looked into.
@@ -55,25 +68,72 @@ def discover(
     >>> len(discover(model, (torch.rand(5, 3),)))
     4
     """
-    model, inputs = require_module(model), arguments_of(example_inputs)
-    graph, recorded = _graph_of(model, inputs, keywords)
-    findings = interpret(graph, ansatz)
+    model = require_module(model)
+    first = Call(arguments_of(example_inputs), dict(keywords or {}))
+    calls = [first, *(_call(one, first) for one in inputs)]
+    graphs, seen, recorded = _graphs_of(model, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
+    findings = interpret(graphs, ansatz, seen.exposed)
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
     spec = _spec(findings, space, _aliases(model, findings), recorded)
-    return replace(spec, modes=modes_of(model), examples=((inputs, dict(keywords or {})),))
+    spec = replace(
+        spec, modes=modes_of(model), unreached=seen.unreached, paths=seen.sentences, examples=tuple(calls)
+    )
+    if seen.exposed:
+        warn_user(_warning(spec), PathWarning)
+    return spec
 
 
-def _graph_of(
-    model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None
-) -> tuple[Graph, str]:
-    """The graph, and why it had to be recorded, if so."""
+def _call(given: Any, first: Call) -> Call:
+    """One more example: positional arguments, or a pair of them and keywords."""
+    match given:
+        case (tuple() as inputs, dict() as keywords):
+            return Call(cast("tuple[Any, ...]", inputs), cast("dict[str, Any]", keywords))
+        case _:
+            return Call(arguments_of(given), first.keywords)
+
+
+def _warning(spec: SymmetrySpec) -> str:
+    """What is not known of the paths through a model, and the way out."""
+    said = list(spec.paths)
+    if spec.unreached:
+        count = f" and {len(spec.unreached) - 4} more" if len(spec.unreached) > 4 else ""
+        said.append(f"no pass reached {', '.join(spec.unreached[:4])}{count}")
+    return (
+        f"other paths through the model are possible ({'; '.join(said)}). What could meet them was pinned: give "
+        "examples of them in inputs=[...], and vouch=[...] with names of the modules and parameters if these "
+        "are all"
+    )
+
+
+def _graphs_of(
+    model: nn.Module, calls: Sequence[Call], vouch: Sequence[str]
+) -> tuple[list[Graph], Survey, str]:
+    """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded, if so."""
+    graph, recorded = _traced(model, calls[0])
     try:
-        return trace(model, inputs, keywords, known=RULES), ""
+        seen = survey(model, calls, vouch)
+    except TraceError as failure:
+        if graph is None:
+            raise
+        seen = Survey(sentences=(f"only the example's path is known ({failure})",))
+    if graph is None:
+        assert seen.first is not None
+        graph = seen.first
+    graphs = [graph]
+    for call, other, sizes_alone in seen.others:
+        traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")
+        graphs.append(other if traced is None else traced)
+    return graphs, seen, recorded
+
+
+def _traced(model: nn.Module, call: Call) -> tuple[Graph | None, str]:
+    """The graph by ``torch.export``, or None and the reason."""
+    try:
+        return trace(model, call.inputs, call.keywords, known=RULES), ""
     except NotExportable as failure:
-        reason = str(failure)
-    return record(model, inputs, keywords), reason
+        return None, str(failure)
 
 
 def _ranks(findings: Findings) -> Tensor:

@@ -6,7 +6,7 @@ operation touches is pinned. More equations can only make the group smaller, so 
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from symoptim.symmetry.constants import has_plain_sizes, known_values
 from symoptim.symmetry.form import FIXED, Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
 from symoptim.symmetry.memory import sharing
+from symoptim.symmetry.paths import crossings
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result
 from symoptim.symmetry.system import System
@@ -48,53 +49,71 @@ class Findings:
     """Operations that are exact only up to a constant, their places, the constant."""
 
 
-def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
-    """Write all equations of a graph; its outputs are pinned.
+def interpret(
+    graphs: Sequence[Graph], ansatz: Ansatz = "separable", exposed: frozenset[str] = frozenset()
+) -> Findings:
+    """Write all equations of a model; its outputs are pinned.
 
     Args:
-        graph: of the model.
+        graphs: of different paths through it; what is found holds on all of them.
         ansatz: how general parameters may scale.
+        exposed: modules of which all that their ``forward`` sees is pinned (:mod:`.paths`).
 
     Returns:
         What was found.
     """
     findings = Findings(System(), origins=[(1, ("parameter", ""))])
-    values: dict[int, Value] = {}
+    tensors = [leaf.tensor for graph in graphs for leaf in graph.leaves if leaf.kind in MOVING]
     # Tensors that may not be scaled have no name from the beginning.
-    by_tensor: dict[int, str | None] = dict.fromkeys(
-        sharing(leaf.tensor for leaf in graph.leaves if leaf.kind in MOVING)
-    )
-    forms: dict[int, Form] = {}
-    for leaf in graph.in_order_of_use():
-        findings.origins.append((findings.system.count, (leaf.name, "")))
-        forms[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
+    by_tensor: dict[int, str | None] = dict.fromkeys(sharing(tensors))
+    users: dict[str, list[Operation]] = {}
+    for graph in graphs:
+        for leaf in graph.leaves:
+            users.setdefault(leaf.name, []).extend(graph.users(leaf.index))
+    for graph in graphs:
+        forms: dict[int, Form] = {}
+        for leaf in graph.in_order_of_use():
+            findings.origins.append((findings.system.count, (leaf.name, "")))
+            forms[leaf.index] = _leaf(findings, leaf, users[leaf.name], ansatz, by_tensor)
+        _walk(findings, graph, forms, crossings(graph, exposed))
+    return findings
+
+
+def _walk(findings: Findings, graph: Graph, forms: dict[int, Form], seen: Collection[int]) -> None:
+    """Write the equations of one path; values that are ``seen`` in exposed frames are pinned."""
+    values: dict[int, Value] = dict(forms)
     known = known_values(graph)
     tie_unread(findings.system, graph, forms, known)
-    values.update(forms)
     read = graph.parts_read()
     producers = {operation.index: operation for operation in graph.operations}
     for operation in graph.operations:
         findings.origins.append((findings.system.count, (operation.place, operation.name)))
         context = Context(findings.system, operation, producers, known=known, read=read[operation.index])
         values[operation.index] = _result(findings, context, values)
+    for index in seen:
+        for form in _forms(values.get(index)):
+            findings.system.pin(form)
     _close(findings, graph, values)
-    return findings
 
 
 def _leaf(
-    findings: Findings, graph: Graph, leaf: Leaf, ansatz: Ansatz, by_tensor: dict[int, str | None]
+    findings: Findings,
+    leaf: Leaf,
+    users: list[Operation],
+    ansatz: Ansatz,
+    by_tensor: dict[int, str | None],
 ) -> Form:
     tensor = leaf.tensor
     # A buffer that is not used now may be used another time: it stays what it is.
-    moves = leaf.kind == "parameter" or (leaf.kind == "buffer" and any(graph.users(leaf.index)))
+    moves = leaf.kind == "parameter" or (leaf.kind == "buffer" and bool(users))
     if moves and tensor.is_floating_point():
         first = by_tensor.setdefault(id(tensor), leaf.name)
         if first is None:
             return fixed(tensor.shape)
         if first != leaf.name:
             findings.aliases[leaf.name] = first
-        else:
-            findings.tensors[leaf.name] = leaf_form(findings.system, graph, leaf, ansatz)
+        elif leaf.name not in findings.tensors:
+            findings.tensors[leaf.name] = leaf_form(findings.system, users, leaf, ansatz)
             findings.buffers.update({leaf.name} if leaf.kind == "buffer" else ())
         return findings.tensors[first]
     # A buffer that is zero now may be something else tomorrow.

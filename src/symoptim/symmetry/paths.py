@@ -1,0 +1,373 @@
+"""Which paths calls take through a model, and where the path depends on values, sizes, chance or state.
+
+A trace shows one path. So the model is also run on inputs of other values and sizes, with other seeds, one
+call after the other on one copy of it, and the operations of each pass are compared with those of the first:
+
+    other operations         that pass is traced too: only what holds on every path is a symmetry
+    a value that Python      ``if x.sum() > 0`` may lead anywhere in the module that asks: its *frame* is
+    asks for                 exposed
+    a parameter that no      what could meet it is not known: the frame of its module is exposed
+    pass has reached
+
+The frame of a module is all that its ``forward`` sees: its own parameters, what it computes itself, and what
+goes into the modules it calls and comes out of them; what these compute inside, it does not see. What is seen
+in an exposed frame, or in that of a module around it, is pinned, unless the user vouches for that module.
+"""
+
+import copy
+import random
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.record import record
+from symoptim.symmetry.tensors import model_tensors
+from symoptim.symmetry.variations import Call, Sizes, other_values, resized, sizes_to_try
+
+ASKS = ("_local_scalar_dense", "equal")
+"""Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
+CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+"""Modules whose children others use one by one."""
+
+
+class Step(NamedTuple):
+    """An operation as it is compared with those of other passes."""
+
+    place: str
+    name: str
+    leaves: tuple[str, ...]
+    """Tensors of the model that it takes."""
+    numbers: str
+    """Its other arguments."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is known of the paths through a model."""
+
+    others: list[tuple[Call, Graph, bool]] = field(default_factory=list[tuple[Call, Graph, bool]])
+    """Calls that took other paths, what they did, and whether only sizes differ."""
+    first: Graph | None = None
+    """What the example did."""
+    unreached: tuple[str, ...] = ()
+    exposed: frozenset[str] = frozenset()
+    """Modules whose frames are exposed."""
+    sentences: tuple[str, ...] = ()
+    """What decides the path, in words."""
+    vouched: bool = True
+    """Whether the user has vouched for all of it, so that nothing is exposed."""
+
+
+def survey(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = ()) -> Survey:
+    """Run a model on an example, and on variations of it.
+
+    Args:
+        model: the network; it is left as it is.
+        calls: examples; variations are made of the first.
+        vouch: patterns of names of modules and parameters that are not to be exposed.
+
+    Returns:
+        What was seen.
+
+    Raises:
+        TraceError: the example cannot be watched.
+    """
+    with _seeds_restored():
+        return _Surveyor(model, vouch).survey(calls)
+
+
+class _Surveyor:
+    """Collects what passes show."""
+
+    def __init__(self, model: nn.Module, vouch: Sequence[str]) -> None:
+        self.model, self.vouch = _copied(model), tuple(vouch)
+        named = cast("Iterable[tuple[str, nn.Module]]", self.model.named_modules())
+        self.places = {id(module): name for name, module in named}
+        self.reasons: dict[str, set[str]] = {}
+        """Modules whose frames are exposed, by what is the matter there."""
+        self.sizes: list[int] = []
+        """Sizes at which a pass did other operations."""
+        self.passes: list[Graph] = []
+        self.seed = 0
+
+    def survey(self, calls: Sequence[Call]) -> Survey:
+        """All passes, one after the other."""
+        found = Survey(first=self._pass(calls[0]))
+        assert found.first is not None
+        seen = {_path(found.first)}
+
+        def keep(call: Call, graph: Graph, *, sizes: bool) -> None:
+            if _path(graph) not in seen:
+                seen.add(_path(graph))
+                found.others.append((call, graph, sizes))
+
+        for call in calls[1:]:
+            keep(call, self._pass(call), sizes=True)
+        self._try_values(calls[0], found.first, keep)
+        self._try_sizes(calls[0], found.first, keep)
+        self._note_asked_values()
+        return self._closed(found)
+
+    def _pass(self, call: Call) -> Graph:
+        """One pass, with seeds of its own."""
+        self.seed += 1
+        _seed(self.seed)
+        graph = record(self.model, call.inputs, call.keywords)
+        self.passes.append(graph)
+        return graph
+
+    def _tried(self, call: Call | None) -> Graph | None:
+        """The same, or None where the model does not take such inputs."""
+        try:
+            return None if call is None else self._pass(call)
+        except Exception:  # whatever it has against them
+            return None
+
+    def _try_values(self, call: Call, first: Graph, keep: Any) -> None:
+        different = False
+        for other in other_values(call):
+            graph = self._tried(other)
+            if graph is not None and _path(graph) != _path(first):
+                different = True
+                keep(other, graph, sizes=False)
+                self._expose(first, graph, "values of the inputs decide the path")
+        again = [graph for graph in (self._tried(call), self._tried(call)) if graph is not None]
+        if any(_path(graph) != _path(first) for graph in again):
+            if different:
+                self.reasons.clear()  # values need not have had anything to do with it
+            for graph in self.passes[1:]:
+                self._expose(first, graph, "chance or an earlier call decides the path")
+            for graph in again:
+                keep(call, graph, sizes=False)
+
+    def _expose(self, first: Graph, other: Graph, reason: str) -> None:
+        """Expose the modules that did other operations in one pass than in the other."""
+        mine, theirs = Counter(_steps(first)), Counter(_steps(other))
+        places = {_decided_in(step.place, mine, theirs) for step in mine.keys() ^ theirs.keys()}
+        if mine == theirs:  # the same in another order
+            pairs = zip(_steps(first), _steps(other), strict=True)
+            places = next(({one.place, two.place} for one, two in pairs if one != two), set[str]())
+        self.reasons.setdefault(reason, set()).update(places)
+
+    def _try_sizes(self, call: Call, first: Graph, keep: Any) -> None:
+        for group in sizes_to_try(self.model, call, self.places):
+            taken = [self._try_axes(call, first, keep, group, size) for size in group.sizes]
+            if not any(taken) and len(group.axes) > 1:  # perhaps one of them is free
+                for axis in group.axes:
+                    alone = group._replace(axes=(axis,))
+                    for size in group.sizes[:2]:
+                        self._try_axes(call, first, keep, alone, size)
+
+    def _try_axes(self, call: Call, first: Graph, keep: Any, group: Sizes, size: int) -> bool:
+        other = resized(call, group.axes, size)
+        if other is None:
+            reason = f"a size of {size} decides the path and is too large to be tried (give it in inputs=)"
+            if group.decided_in:
+                self.reasons.setdefault(reason, set()).update(group.decided_in)
+            return False
+        graph = self._tried(other)
+        if graph is not None and _kinds(graph) != _kinds(first):
+            keep(other, graph, sizes=True)
+            self.sizes.append(size)
+        return graph is not None
+
+    def _note_asked_values(self) -> None:
+        for graph in self.passes:
+            for operation, cause in _asked(graph):
+                self.reasons.setdefault(f"{cause} are asked for by Python and may decide the path", set()).add(
+                    operation.place
+                )
+
+    def _closed(self, found: Survey) -> Survey:
+        """The result: modules around exposed ones are exposed too, those that are vouched for are not."""
+        tensors = dict(self.model.named_parameters())
+        names = model_tensors(self.model)
+        used = {id(names[name]) for graph in self.passes for name in _used(graph) if name in names}
+        unreached = tuple(name for name, tensor in tensors.items() if id(tensor) not in used)
+        owners = {name.rpartition(".")[0] for name in unreached if not self._is_vouched(name)}
+        exposed = set(owners)
+        sentences: list[str] = []
+        if self.sizes:
+            tried = ", ".join(map(str, dict.fromkeys(self.sizes)))
+            sentences.append(f"sizes of the inputs decide the path: what is found holds at size {tried} too")
+        for reason, places in self.reasons.items():
+            open_places = {place for place in places if not self._is_vouched(place)}
+            exposed |= open_places
+            word = "pinned" if open_places else "vouched for"
+            where = ", ".join(place or "the model itself" for place in sorted(places)[:4])
+            more = f" and {len(places) - 4} more" if len(places) > 4 else ""
+            sentences.append(f"{reason}: in {where}{more} ({word})")
+        found.vouched = not exposed
+        found.exposed = frozenset(self._with_frames_around(exposed))
+        found.unreached, found.sentences = unreached, tuple(sentences)
+        return found
+
+    def _is_vouched(self, name: str) -> bool:
+        around = [name.rsplit(".", cut)[0] for cut in range(name.count(".") + 1)]
+        return any(fnmatchcase(part, pattern) for part in around for pattern in self.vouch)
+
+    def _with_frames_around(self, places: set[str]) -> Iterator[str]:
+        """Modules around these, and what these only contain."""
+        around = {place.rsplit(".", cut)[0] for place in places for cut in range(place.count(".") + 1)}
+        around |= {""} if places else set()
+        modules = dict(cast("Iterable[tuple[str, nn.Module]]", self.model.named_modules()))
+        for name, module in modules.items():  # parents come first
+            if name and name.rpartition(".")[0] in around and isinstance(module, CONTAINERS):
+                around.add(name)
+        yield from around
+
+
+def _decided_in(place: str, *passes: Counter[Step]) -> str:
+    """The module that decides on an operation of one pass: the one around what is not called in the other."""
+    around = place
+    while around:
+        if all(any(f"{step.place}.".startswith(f"{around}.") for step in one) for one in passes):
+            return around
+        around = around.rpartition(".")[0]
+    return around
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    """A model with state of its own and the same tensors; the model itself where it cannot be copied."""
+    shared = {id(tensor): tensor for tensor in model_tensors(model).values()}
+    try:
+        return copy.deepcopy(model, shared)
+    except Exception:  # old hooks of weight_norm hold tensors that cannot be copied
+        return model
+
+
+def _steps(graph: Graph) -> list[Step]:
+    """All operations of a pass but those that only take a part of a result."""
+    names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
+    return [
+        Step(
+            operation.place,
+            operation.name,
+            tuple(names[index] for index in operation.references() if index in names),
+            _numbers(operation),
+        )
+        for operation in graph.operations
+        if operation.name != "getitem"
+    ]
+
+
+def _numbers(operation: Operation) -> str:
+    def plain(argument: Any) -> Any:
+        return "a tensor" if isinstance(argument, Ref) else argument
+
+    arguments, keywords = tree_map(plain, (operation.arguments, dict(operation.keywords)))
+    return f"{arguments} {keywords}"
+
+
+def _path(graph: Graph) -> tuple[Step, ...]:
+    return tuple(_steps(graph))
+
+
+def _kinds(graph: Graph) -> set[Step]:
+    """What is compared where sizes differ: not how often, and not with which numbers."""
+    return {step._replace(numbers="") for step in _steps(graph)}
+
+
+def _used(graph: Graph) -> set[str]:
+    """Names of the model's tensors that a pass has used."""
+    used = {index for operation in graph.operations for index in operation.references()}
+    used |= {ref.index for ref in graph.outputs}
+    return {leaf.name for leaf in graph.leaves if leaf.index in used}
+
+
+def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
+    """Operations that hand to Python a value which may be another one next time, and what it comes from."""
+    written = {name for name, _ in graph.mutated}
+    causes: dict[int, str] = {}
+    for leaf in graph.leaves:
+        if leaf.kind == "input" and leaf.name.startswith("input "):
+            causes[leaf.index] = "values of the inputs"
+        elif leaf.name in written:
+            causes[leaf.index] = "values of buffers"
+    for operation in graph.operations:
+        cause = next((causes[index] for index in operation.references() if index in causes), "")
+        if not cause and _draws(operation):
+            cause = "random values"
+        if cause:
+            causes[operation.index] = cause
+            if operation.name in ASKS:
+                yield operation, cause
+
+
+def _draws(operation: Operation) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(operation.function, "tags", ())
+
+
+def crossings(graph: Graph, exposed: frozenset[str]) -> set[int]:
+    """Values that are seen in exposed frames.
+
+    A value goes from the module that makes it up to the one around both, and down to the one that takes it.
+
+    Args:
+        graph: of a pass.
+        exposed: names of modules; those around an exposed one are exposed too.
+
+    Returns:
+        Numbers of the values.
+    """
+    if not exposed:
+        return set()
+    made: dict[int, list[str]] = {
+        leaf.index: [leaf.name.rpartition(".")[0] if leaf.kind in ("parameter", "buffer") else ""]
+        for leaf in graph.leaves
+    }
+    found: set[int] = set()
+    for operation in graph.operations:
+        whole = operation.arguments[0] if operation.name == "getitem" else None
+        made[operation.index] = made[whole.index] if isinstance(whole, Ref) else [operation.place]
+        if isinstance(whole, Ref):
+            continue
+        for index in operation.references():
+            if any(_around_both(place, operation.place) in exposed for place in made[index]):
+                found.add(index)
+    return found
+
+
+def _around_both(one: str, other: str) -> str:
+    """The innermost module around two.
+
+    >>> _around_both("layers.1.mlp.up", "layers.1.norm"), _around_both("up", "down")
+    ('layers.1', '')
+    """
+    shared: list[str] = []
+    for mine, theirs in zip(one.split("."), other.split("."), strict=False):
+        if mine != theirs:
+            break
+        shared.append(mine)
+    return ".".join(shared)
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        cast("Any", numpy).random.seed(seed)
+
+
+@contextmanager
+def _seeds_restored() -> Generator[None]:
+    """Bring back the random generators of Python, numpy and torch."""
+    numpy: Any = sys.modules.get("numpy")
+    python, numbers = random.getstate(), numpy.random.get_state() if numpy is not None else None
+    try:
+        with cast("Any", torch).random.fork_rng():
+            yield
+    finally:
+        random.setstate(python)
+        if numpy is not None:
+            numpy.random.set_state(numbers)

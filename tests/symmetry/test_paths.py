@@ -1,0 +1,269 @@
+"""Paths that the example does not take: rescaled copies agree there too, or the group is smaller and says so."""
+
+import copy
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from symoptim import SymmetrySpec, discover
+from symoptim.errors import PathWarning
+from symoptim.symmetry.graph import Graph
+from symoptim.symmetry.paths import crossings, survey
+from symoptim.symmetry.variations import Call
+
+
+def block(width: int = 4) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(width, 6), nn.ReLU(), nn.Linear(6, width))
+
+
+class Experts(nn.Module):
+    """Every row goes to one expert; experts without a row are not called."""
+
+    def __init__(self, count: int = 8) -> None:
+        super().__init__()
+        self.norm, self.router = nn.LayerNorm(4), nn.Linear(4, count, bias=False)
+        self.experts = nn.ModuleList(block() for _ in range(count))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm(x)
+        chosen = self.router(x).argmax(-1)
+        out = torch.zeros_like(x)
+        for number, expert in enumerate(self.experts):
+            mine = chosen == number
+            if mine.any():
+                out[mine] = expert(x[mine])
+        return out
+
+
+class Branch(nn.Module):
+    """An ``if`` on values, beside a network that both ways call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.last = Residual(), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.last(self.inner(x))
+        return h if x.sum() > 0 else self.last(torch.tanh(h))
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.down(torch.relu(self.up(x)))
+
+
+class LayerDrop(nn.Module):
+    """Layers that are left out at random, or by what Python counts."""
+
+    def __init__(self, draw: Callable[["LayerDrop"], Any]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Residual() for _ in range(3))
+        self.draw, self.calls = draw, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            self.calls += 1
+            x = torch.relu(layer(x)) if self.draw(self) < 0.5 else torch.tanh(layer(x))
+        return x
+
+
+DRAWS: dict[str, Callable[[LayerDrop], Any]] = {
+    "random": lambda _: random.random(),
+    "numpy": lambda _: np.random.rand(),  # noqa: NPY002
+    "torch": lambda _: torch.rand(()),
+    "counter": lambda model: model.calls % 5 / 5,
+}
+
+
+class Growing(nn.Module):
+    """A list that fills: from the third call on the path is another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.seen = block(), list[int]()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.append(len(x))
+        first, act, last = self.net
+        return last(act(first(x)) if len(self.seen) < 3 else torch.tanh(first(x)))
+
+
+class LongAndShort(nn.Module):
+    """Another function for sequences beyond a length."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.one, self.two, self.length = nn.Linear(4, 4), nn.Linear(4, 4), length
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.one(x)
+        return self.two(torch.tanh(h) if x.shape[1] > self.length else torch.relu(h))
+
+
+class EarlyExit(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = Residual(), Residual()
+        self.exit, self.head = nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.one(x)
+        if h.abs().mean() > 100:
+            return self.exit(torch.tanh(h))
+        return self.head(torch.relu(self.two(h)))
+
+
+class Unused(nn.Module):
+    """A token that takes the place of what is masked, where a mask is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.token, self.body = nn.Linear(4, 4), nn.Parameter(torch.randn(4)), Residual()
+        self.norm = nn.LayerNorm(4, eps=1e-30)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        h = self.embed(x)
+        h = h if mask is None else torch.where(mask[..., None], self.token, h)
+        return self.norm(self.body(h))
+
+
+def found(model: nn.Module, *inputs: Tensor, **options: Any) -> SymmetrySpec:
+    """What is discovered; there has to be a warning."""
+    with pytest.warns(PathWarning, match="other paths"):
+        return discover(model, inputs, **options)
+
+
+def largest_change(model: nn.Module, spec: SymmetrySpec, calls: list[tuple[Tensor, ...]]) -> float:
+    """Of outputs, by three rescalings."""
+    model = copy.deepcopy(model).double()
+    worst = 0.0
+    for seed in range(3):
+        scaled = spec.rescale_(copy.deepcopy(model), spec.random(seed=seed, spread=2.0))
+        pair = [copy.deepcopy(model), scaled]
+        for call in calls:
+            outputs: list[Tensor] = []
+            for one in pair:
+                random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)  # noqa: NPY002
+                outputs.append(one(*call).detach())
+            worst = max(worst, float((outputs[0] - outputs[1]).abs().max() / outputs[0].abs().max()))
+    return worst
+
+
+def rows(*shape: int, times: float = 1.0) -> Tensor:
+    return times * torch.randn(*shape, dtype=torch.float64)
+
+
+def test_experts_that_got_no_row_are_named_and_what_they_read_is_pinned() -> None:
+    torch.manual_seed(0)
+    model = Experts()
+    spec = found(model, torch.rand(2, 4))
+    assert any(name.startswith("experts.") for name in spec.unreached)
+    assert largest_change(model, spec, [(rows(64, 4),), (rows(64, 4, times=5),)]) < 1e-12
+
+
+def test_without_the_survey_the_experts_would_be_a_lie() -> None:
+    torch.manual_seed(0)
+    model = Experts()
+    spec = discover(model, (torch.rand(2, 4),), vouch="*")  # a false promise
+    assert largest_change(model, spec, [(rows(64, 4),)]) > 1e-2
+
+
+def test_more_examples_and_a_promise_give_the_experts_back() -> None:
+    torch.manual_seed(0)
+    model = Experts(3)
+    spec = discover(model, (torch.rand(2, 4),), inputs=[torch.randn(256, 4)], vouch=["*"])
+    assert not spec.unreached
+    assert len(spec) == 3 * 6 + 4  # hidden units of every expert, and gains of the norm
+    assert largest_change(model, spec, [(rows(64, 4),)]) < 1e-12
+
+
+def test_a_branch_on_values_pins_its_frame_and_nothing_else() -> None:
+    model = Branch()
+    spec = found(model, torch.rand(5, 4))
+    assert len(spec) == 6  # hidden units of the inner block
+    assert any("values of the inputs" in sentence for sentence in spec.paths)
+    assert largest_change(model, spec, [(rows(5, 4),), (-rows(5, 4).abs(),), (rows(5, 4).abs(),)]) < 1e-12
+
+
+def test_a_branch_that_no_variation_takes_is_pinned_too() -> None:
+    model = EarlyExit()
+    spec = found(model, torch.rand(5, 4))
+    assert len(spec) == 12
+    assert {"exit.weight", "exit.bias"} == set(spec.unreached)
+    assert largest_change(model, spec, [(rows(5, 4),), (rows(5, 4, times=1e4),)]) < 1e-12
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_chance_and_counters_are_noticed(kind: str) -> None:
+    model = LayerDrop(DRAWS[kind])
+    spec = found(model, torch.rand(5, 4))
+    assert len(spec) == 3 * 6
+    assert any("decide" in sentence for sentence in spec.paths)
+    assert largest_change(model, spec, [(rows(5, 4),) for _ in range(8)]) < 1e-12
+
+
+def test_a_list_that_fills_is_noticed_and_the_model_is_left_alone() -> None:
+    model = Growing()
+    spec = found(model, torch.rand(5, 4))
+    assert not len(spec)
+    assert len(model.seen) <= 1  # torch.export runs the model itself once
+
+
+@pytest.mark.parametrize("length", [9, 100, 1000])
+def test_lengths_at_which_the_path_changes_are_found_and_tried(length: int) -> None:
+    model = LongAndShort(length)
+    spec = discover(model, (torch.rand(2, 8, 4),))
+    assert not len(spec)
+    assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
+    assert len(discover(model, (torch.rand(2, length + 1, 4),))) == 0
+
+
+def test_a_length_that_is_too_large_to_be_tried_pins_its_frame() -> None:
+    spec = found(LongAndShort(10**8), torch.rand(2, 8, 4))
+    assert not len(spec)
+    assert "100000001" in spec.paths[0]
+
+
+def test_a_parameter_of_another_path_pins_what_could_meet_it() -> None:
+    torch.manual_seed(0)
+    model = Unused()
+    spec = found(model, torch.rand(2, 3, 4))
+    assert spec.unreached == ("token",)
+    mask = torch.rand(2, 3) > 0.5
+    assert largest_change(model, spec, [(rows(2, 3, 4),), (rows(2, 3, 4), mask)]) < 1e-12
+    free = discover(model, (torch.rand(2, 3, 4),), vouch=["token"])
+    assert len(free) == len(spec) + 1  # the residual stream as a whole
+    assert largest_change(model, free, [(rows(2, 3, 4), mask)]) > 1e-2
+
+
+def test_an_ordinary_network_takes_one_path_and_there_is_nothing_to_say() -> None:
+    seen = survey(block(), [Call((torch.rand(5, 4),), {})])
+    assert (seen.others, seen.unreached, seen.exposed, seen.sentences) == ([], (), frozenset(), ())
+
+
+def test_generators_of_random_numbers_are_as_they_were() -> None:
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    before = random.random(), np.random.rand(), float(torch.rand(()))  # noqa: NPY002
+    model = block()
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    discover(model, (torch.zeros(5, 4),))
+    assert (random.random(), np.random.rand(), float(torch.rand(()))) == before  # noqa: NPY002
+
+
+def test_a_value_is_seen_in_the_frames_between_its_maker_and_its_taker() -> None:
+    model = nn.Sequential(block(), block())
+    graph = survey(model, [Call((torch.rand(5, 4),), {})]).first
+    assert isinstance(graph, Graph)
+    assert crossings(graph, frozenset()) == set()
+    inside = {operation.index for operation in graph.operations if operation.place in ("0.0", "0.1", "1.0", "1.1")}
+    assert not crossings(graph, frozenset({""})) & inside
+    assert crossings(graph, frozenset({"", "0"})) & inside
