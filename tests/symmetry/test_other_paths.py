@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from other_paths import NETWORKS, Case
+from symmetry.other_paths import NETWORKS, Case
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 

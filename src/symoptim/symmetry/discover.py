@@ -15,7 +15,7 @@ from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.interpret import Findings, interpret
-from symoptim.symmetry.paths import Survey, survey
+from symoptim.symmetry.paths import Survey, isolated, survey
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
 from symoptim.symmetry.sparse import Sparse
@@ -131,7 +131,7 @@ def _graphs_of(
 def _traced(model: nn.Module, call: Call) -> tuple[Graph | None, str]:
     """The graph by ``torch.export``, or None and the reason."""
     try:
-        return trace(model, call.inputs, call.keywords, known=RULES), ""
+        return trace(isolated(model), call.inputs, call.keywords, known=RULES), ""
     except NotExportable as failure:
         return None, str(failure)
 

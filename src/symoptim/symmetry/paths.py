@@ -25,7 +25,8 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from symoptim.symmetry.graph import Graph, Operation, Ref
@@ -89,7 +90,7 @@ class _Surveyor:
     """Collects what passes show."""
 
     def __init__(self, model: nn.Module, vouch: Sequence[str]) -> None:
-        self.model, self.vouch = _copied(model), tuple(vouch)
+        self.model, self.vouch = isolated(model), tuple(vouch)
         named = cast("Iterable[tuple[str, nn.Module]]", self.model.named_modules())
         self.places = {id(module): name for name, module in named}
         self.reasons: dict[str, set[str]] = {}
@@ -236,12 +237,41 @@ def _decided_in(place: str, *passes: Counter[Step]) -> str:
     return around
 
 
-def _copied(model: nn.Module) -> nn.Module:
-    """A model with state of its own and the same tensors; the model itself where it cannot be copied."""
+class _SharedTensors(TorchFunctionMode):
+    """Copies share parameters, buffers and whatever lies in their memory; other tensors are copied."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.memory = {_memory(tensor) for tensor in model_tensors(model).values()}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is not Tensor.__deepcopy__:
+            return func(*args, **(kwargs or {}))
+        tensor = cast("Tensor", args[0])
+        return tensor if _memory(tensor) in self.memory else tensor.detach().clone()
+
+
+def _memory(tensor: Tensor) -> int:
+    try:
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (NotImplementedError, RuntimeError):  # it has none of its own
+        return id(tensor)
+
+
+def isolated(model: nn.Module) -> nn.Module:
+    """A model with the same tensors and a state of Python of its own; the model itself if it cannot be copied.
+
+    >>> model = nn.Linear(2, 2)
+    >>> isolated(model) is model, isolated(model).weight is model.weight
+    (False, True)
+    """
     shared = {id(tensor): tensor for tensor in model_tensors(model).values()}
     try:
-        return copy.deepcopy(model, shared)
-    except Exception:  # old hooks of weight_norm hold tensors that cannot be copied
+        with _SharedTensors(model):
+            return copy.deepcopy(model, shared)
+    except Exception:  # it holds what nobody can copy: a lock, an open file
         return model
 
 
