@@ -110,6 +110,37 @@ def _routed(uses: list[tuple[str, nn.Parameter, Role]], overrides: Mapping[str, 
     return Routed(tuple(name for name, _, _ in uses), parameter, role)
 
 
+def routed_in(part: nn.Module, routed: list[Routed]) -> list[Routed]:
+    """Parameters of a part of a model, with the roles they have in the whole.
+
+    Args:
+        part: has parameters of the model, or others of the same names.
+        routed: all parameters of the model.
+
+    Returns:
+        Those of the part, in its order.
+
+    Raises:
+        OptionError: it has one that is not in the model, or none at all.
+    """
+    named = list(part.named_parameters())
+    by_identity = {id(one.parameter): one for one in routed}
+    by_name = {name: one for one in routed for name in one.names}
+    shared = any(id(parameter) in by_identity for _, parameter in named)
+    found: list[Routed] = []
+    for name, parameter in named:
+        same = by_identity.get(id(parameter)) if shared else by_name.get(name)
+        if same is None or same.parameter.shape != parameter.shape:
+            raise OptionError(
+                f"parameter '{name}' of shape {tuple(parameter.shape)} is not in the model: only= takes a "
+                "part of it, with parameters that are the model's own or have their names and shapes"
+            )
+        found.append(same._replace(parameter=parameter))
+    if not found:
+        raise OptionError(f"only= is a {type(part).__name__} without parameters")
+    return found
+
+
 def _uses(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
     """Every place a parameter is registered, with the role its own layer gives it."""
     last = _last_filters(model)
@@ -169,7 +200,9 @@ def _role_of(model: nn.Module, full_name: str, module: nn.Module, last: nn.Modul
         return _role(module, name, module is last)
     role = _role(module, tensor, module is last)
     if part == "orig":
-        return _before(role, "pruning" if f"{tensor}_mask" in dict(module.named_buffers()) else "spectral_norm")
+        return _before(
+            role, "pruning" if f"{tensor}_mask" in dict(module.named_buffers()) else "spectral_norm"
+        )
     if part in ("g", "v") and f"{tensor}_g" in own and f"{tensor}_v" in own:
         return _normed_role(own[f"{tensor}_g"], own[f"{tensor}_v"], part == "g", role)
     return _role(module, name, module is last)
@@ -181,7 +214,9 @@ def _before(role: Role, what: str) -> Role:
 
 def _normed_role(gain: Tensor, direction: Tensor, is_gain: bool, role: Role) -> Role:
     """Role of the gain or the direction of ``weight_norm``, from that of the weight they make."""
-    shapes = [[1] * axis + [size] + [1] * (direction.ndim - axis - 1) for axis, size in enumerate(direction.shape)]
+    shapes = [
+        [1] * axis + [size] + [1] * (direction.ndim - axis - 1) for axis, size in enumerate(direction.shape)
+    ]
     axis = shapes.index(list(gain.shape)) if list(gain.shape) in shapes else -1
     if direction.ndim < 2 or axis not in (0, 1):
         return Role("plain", 0, "weight_norm, one norm for many filters")
@@ -236,6 +271,15 @@ def _override(
         return None
     wanted = overrides[chosen]
     return wanted if isinstance(wanted, Role) else Role(wanted, role.axis, f"override '{chosen}'")
+
+
+def names_any(overrides: Iterable[str], names: Iterable[str]) -> bool:
+    """Whether an override names a parameter of these names, or a module it is in.
+
+    >>> names_any(["body"], ["body.0.weight"]), names_any(["body"], ["body2.weight"]), names_any([""], ["a"])
+    (True, False, True)
+    """
+    return any(not key or f"{name}.".startswith(f"{key}.") for key in overrides for name in names)
 
 
 def _require_known(overrides: Mapping[str, Geometry | Role], model: nn.Module) -> None:
