@@ -1,6 +1,7 @@
 """``param_groups`` says what it is not sure of, and sorts parts of a model by the whole."""
 
 import copy
+import itertools
 import warnings
 
 import pytest
@@ -177,7 +178,7 @@ def deep() -> nn.Sequential:
     sizes = [3, 6, 6, 6, 6]
     layers = [
         layer
-        for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True)
+        for inputs, outputs in itertools.pairwise(sizes)
         for layer in (nn.Linear(inputs, outputs), nn.ReLU())
     ]
     return symoptim.balance_(nn.Sequential(*layers, nn.Linear(6, 2)).double())
@@ -263,5 +264,5 @@ def test_roles_of_a_part_are_those_of_the_whole_and_a_stranger_is_refused() -> N
         param_groups(whole, only=nn.ReLU())
     with pytest.raises(OptionError, match=r"must be an nn\.Module, got list"):
         param_groups(whole, only=[whole[0]])
-    with pytest.raises(OptionError, match="'1.weight' of shape"):
+    with pytest.raises(OptionError, match=r"'1\.weight' of shape"):
         param_groups(whole, only=nn.Sequential(whole[0], nn.Linear(6, 6)))

@@ -111,10 +111,10 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         return self._looked_at is not fused or self.bound.sight(self._rest) == self._seen
 
     def _metric(self, fused: FusedSteps) -> Factors:
+        self.bound.require_all_seen()
         if self._fused_metric is not None and fused.stepped:
             if fused is not self._looked_at:
                 self._look_at_rest(fused)
-            self.bound.require_all_seen()
             self._fused_metric.refresh(lambda: self.bound.weights(self.state))
         return self.bound.factors(self.state, 2.0) if any(fused.left) else {}
 
