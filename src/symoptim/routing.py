@@ -16,8 +16,8 @@ A weight that torch computes of others passes its role on to them:
     spectral_norm, pruning        the role of the layer's weight
     any other parametrization     plain
 
-By g and v scaled SGD moves g v / |v| as it would move the weight itself, to first order in the rate; with unit
-norms the step is the same. LSTMs, GRUs and RNNs with tanh have no rescaling: their gates fix all scales.
+By g and v scaled SGD moves g v / |v| as it would move the weight itself, to first order in the rate; with
+unit norms the step is the same. LSTMs, GRUs and RNNs with tanh have no rescaling: their gates fix all scales.
 
 Only a trace of the model could tell which map really is last, or that there are several heads: name
 them in ``overrides``. A tied parameter is listed once; where its uses disagree it is plain, unless an

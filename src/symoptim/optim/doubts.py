@@ -11,8 +11,8 @@ from symoptim.optim.checks import warn_user
 from symoptim.routing import Routed, embeddings_of, names_any
 
 MOST = 0.5
-"""Share of plain entries above which it warns. Of 245 Hugging Face classes with their default settings 49 have
-more: 48 with experts in tensors of three axes, one with quantized layers of its own."""
+"""Share of plain entries above which it warns. Of 245 Hugging Face classes with default settings 49 have more:
+48 with experts in tensors of three axes, one with quantized layers of its own."""
 HiddenEnd = (
     nn.ReLU | nn.LeakyReLU | nn.PReLU | nn.ELU | nn.GELU | nn.SiLU | _NormBase | nn.LayerNorm | nn.GroupNorm
 )
@@ -83,7 +83,7 @@ def warn_of_hidden_classifier(model: nn.Module, routed: list[Routed]) -> None:
                 module = one.names[0].rpartition(".")[0]
                 warn_user(
                     f"'{one.names[0]}' was registered last and is taken for the classifier ('columns'), but "
-                    f"{why}. If this is a part of a network, such as a stage of a pipeline, take the roles of "
+                    f"{why}. If this is a part of a network, such as a stage of a pipeline, take roles from "
                     "the whole: param_groups(whole, only=stage). Else say what it is: "
                     f"overrides={{'{module}': 'columns'}}, or 'rows'",
                     GeometryWarning,
@@ -95,15 +95,13 @@ def _looks_hidden(model: nn.Module, one: Routed) -> str:
     path = one.names[0].rpartition(".")[0]
     parent = model.get_submodule(path.rpartition(".")[0])
     if isinstance(parent, nn.Sequential) and path:
-        behind = [module for module in list(parent)[_position(parent, path) + 1 :]]
-        behind = [module for module in behind if not isinstance(module, nn.Dropout | nn.Identity)]
+        place = [name for name, _ in parent.named_children()].index(path.rpartition(".")[2])
+        behind = [
+            module for module in parent[place + 1 :] if not isinstance(module, nn.Dropout | nn.Identity)
+        ]
         if behind and isinstance(behind[-1], HiddenEnd):
             return f"{type(behind[-1]).__name__} comes last, which stands behind hidden layers"
     shape = one.parameter.shape
     if any(isinstance(module, fx.GraphModule) for module in model.modules()) and shape[0] == shape[1]:
         return "it is square, and the model was split or traced"
     return ""
-
-
-def _position(parent: nn.Sequential, path: str) -> int:
-    return [name for name, _ in parent.named_children()].index(path.rpartition(".")[2])

@@ -69,8 +69,8 @@ def _warn_of_mode(name: str, module: nn.Module) -> None:
     now, then = ("training", "evaluation") if module.training else ("evaluation", "training")
     found = "discover(model.train(), ...)" if module.training else "discover(model.eval(), ...)"
     warn_user(
-        f"these symmetries were found in {then} mode, and '{name}' ({type(module).__name__}) is in {now} mode, "
-        "where the model has others: training will depend on how the model is scaled. Make the optimizer with "
+        f"these symmetries were found in {then} mode, and '{name}' ({type(module).__name__}) is in {now} "
+        "mode, where the model has others: training will depend on how it is scaled. Make the optimizer with "
         f"those of the mode it is trained in, of {found}",
         ModeWarning,
     )
@@ -79,7 +79,7 @@ def _warn_of_mode(name: str, module: nn.Module) -> None:
 def _warn_of_thawed(names: list[str]) -> None:
     few = ", ".join(f"'{name}'" for name in names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
     warn_user(
-        f"{few}: frozen when the optimizer was made, with gradients now, and in none of its groups: they are not "
+        f"{few}: frozen when the optimizer was made, with gradients now, and in none of its groups: not "
         "trained. Add them: optimizer.add_param_group({'params': ...})",
         UngroupedWarning,
     )
