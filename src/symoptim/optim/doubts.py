@@ -11,8 +11,8 @@ from symoptim.optim.checks import warn_user
 from symoptim.routing import Routed, embeddings_of, names_any
 
 MOST = 0.5
-"""Share of plain entries above which it warns. Of 245 Hugging Face classes with default settings 49 have more:
-48 with experts in tensors of three axes, one with quantized layers of its own."""
+"""Share of plain entries above which it warns. Of 245 Hugging Face classes with default settings 49 have
+more: 48 with experts in tensors of three axes, one with quantized layers of its own."""
 HiddenEnd = (
     nn.ReLU | nn.LeakyReLU | nn.PReLU | nn.ELU | nn.GELU | nn.SiLU | _NormBase | nn.LayerNorm | nn.GroupNorm
 )
