@@ -118,7 +118,9 @@ def test_what_cannot_be_used_is_said(models: Path) -> None:
     assert "there is no 'resnet' in" in refused(f"{models}:resnet", "--input", "1")
     assert "there is no file" in refused("missing.py:mlp", "--input", "1")
     assert "there is no module missing_package" in refused("missing_package:mlp", "--input", "1")
-    assert "is a int; it should be a model, or a function that makes one" in refused(f"{models}:number", "--input", "1")
+    assert "is a int; it should be a model, or a function that makes one" in refused(
+        f"{models}:number", "--input", "1"
+    )
     assert "returns a str; it should make an nn.Module" in refused(f"{models}:nothing", "--input", "1")
 
 

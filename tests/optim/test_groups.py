@@ -266,3 +266,19 @@ def test_roles_of_a_part_are_those_of_the_whole_and_a_stranger_is_refused() -> N
         param_groups(whole, only=[whole[0]])
     with pytest.raises(OptionError, match=r"'1\.weight' of shape"):
         param_groups(whole, only=nn.Sequential(whole[0], nn.Linear(6, 6)))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")
+def test_gpt2_is_trained_by_its_filters() -> None:
+    transformers = pytest.importorskip("transformers", reason="make test-all installs transformers")
+    config = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=4, vocab_size=50, n_positions=16)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    groups = param_groups(model)
+    kinds = {(group["geometry"], group["axis"]): len(group["param_names"]) for group in groups}
+    assert kinds[("rows", 1)] == 8
+    assert ("columns", 0) not in kinds
+    tokens = {"input_ids": torch.randint(50, (2, 6)), "use_cache": False}
+    found = param_groups(model, example_inputs=(), keywords=tokens)
+    assert {one.role.axis for one in found.routed if one.role.geometry != "plain"} == {1}
+    assert "by its layer rows of axis 1" in str(found)
