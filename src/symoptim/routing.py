@@ -176,9 +176,10 @@ def _last_filters(model: nn.Module) -> nn.Module | None:
 def _is_conv1d(module: nn.Module) -> bool:
     """Whether it is the linear map of Hugging Face's GPT-2, with a weight (inputs, outputs)."""
     weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or weight.ndim != 2:
+        return False
     named = any(kind.__name__ == "Conv1D" for kind in type(module).__mro__)
-    shaped = isinstance(weight, Tensor) and weight.ndim == 2
-    return named and shaped and weight.shape[1] == getattr(module, "nf", None)
+    return named and weight.shape[1] == getattr(module, "nf", None)
 
 
 def _role_of(model: nn.Module, full_name: str, module: nn.Module, last: nn.Module | None) -> Role:

@@ -97,7 +97,7 @@ def _looks_hidden(model: nn.Module, one: Routed) -> str:
     if isinstance(parent, nn.Sequential) and path:
         place = [name for name, _ in parent.named_children()].index(path.rpartition(".")[2])
         behind = [
-            module for module in parent[place + 1 :] if not isinstance(module, nn.Dropout | nn.Identity)
+            module for module in list(parent)[place + 1 :] if not isinstance(module, nn.Dropout | nn.Identity)
         ]
         if behind and isinstance(behind[-1], HiddenEnd):
             return f"{type(behind[-1]).__name__} comes last, which stands behind hidden layers"

@@ -69,9 +69,10 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         """Take a model and its symmetries.
 
         Args:
-            model: the network; all its parameters that require gradients are trained.
+            model: the network; all its parameters that require gradients are trained. Those that thaw later
+                are not, and a warning names them, until ``add_param_group`` adds them.
             spec: its symmetries, of :func:`symoptim.discover`; found in the mode it is trained in, for batch
-                normalization has others in evaluation.
+                normalization has others in evaluation. A step in another mode warns.
             lr: rate, a number or a 1-element Tensor.
             momentum: momentum factor.
             gauge: how sizes of units become scales of weights.

@@ -1,6 +1,7 @@
 """What an optimizer in the full metric says at a step: another mode, parameters that nobody trains."""
 
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
@@ -20,14 +21,15 @@ class Notices:
     def __init__(self, model: nn.Module, spec: SymmetrySpec) -> None:
         """Note them down."""
         modes = spec.modes
+        modules = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())  # torch leaves it untyped
         self.modes = [
             (name, module, _mode_of(name, modes))
-            for name, module in model.named_modules()
+            for name, module in modules
             if modes and _mode_matters(name, module, spec)
         ]
         """Name, module, and whether it was in training mode when the group was found."""
         known = {*spec.tensors, *spec.aliases}
-        self.frozen = {
+        self.frozen: dict[Tensor, str] = {
             parameter: name
             for name, parameter in model.named_parameters()
             if name in known and not parameter.requires_grad
@@ -62,14 +64,16 @@ def _mode_matters(name: str, module: nn.Module, spec: SymmetrySpec) -> bool:
     if isinstance(module, _NormBase):
         return module.track_running_stats
     own = [f"{name}.{key}".removeprefix(".") for key, _ in module.named_buffers(recurse=False)]
-    return bool(spec.moves(key for key in own if key in spec.tensors).any())
+    known = [key for key in own if key in spec.tensors]
+    return bool(known) and bool(spec.moves(known).any())
 
 
 def _warn_of_mode(name: str, module: nn.Module) -> None:
     now, then = ("training", "evaluation") if module.training else ("evaluation", "training")
     found = "discover(model.train(), ...)" if module.training else "discover(model.eval(), ...)"
+    place = f"'{name}' ({type(module).__name__})" if name else "the model"
     warn_user(
-        f"these symmetries were found in {then} mode, and '{name}' ({type(module).__name__}) is in {now} "
+        f"these symmetries were found in {then} mode, and {place} is in {now} "
         "mode, where the model has others: training will depend on how it is scaled. Make the optimizer with "
         f"those of the mode it is trained in, of {found}",
         ModeWarning,
