@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations, prune
 
 from symoptim import Role, ScaledSGD, UnitNormSGD, param_groups
 from symoptim.errors import OptionError
@@ -96,9 +97,83 @@ def test_attention_projections_are_rows(sizes: dict[str, int]) -> None:
     assert found["bias_k"] == ("plain", 0)
 
 
-def test_parametrized_weights_are_plain() -> None:
-    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)), nn.Linear(4, 2))
-    assert set(roles(model).values()) == {("plain", 0), ("columns", 0)}
+def normed(layer: nn.Module, **options: object) -> nn.Module:
+    return parametrizations.weight_norm(layer, **options)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
+def test_what_a_weight_is_computed_of_has_its_role() -> None:
+    hooked = (nn.utils.weight_norm(nn.Linear(4, 4)), nn.utils.spectral_norm(nn.Linear(4, 4)))
+    pruned = prune.l1_unstructured(nn.ConvTranspose1d(4, 4, 2), "weight", 0.5)
+    model = nn.Sequential(
+        normed(nn.Linear(4, 4)), parametrizations.spectral_norm(nn.Conv1d(4, 4, 2)), *hooked, pruned
+    )
+    model.append(normed(nn.Linear(4, 2)))
+    found = {name: role for name, role in roles(model).items() if not name.endswith("bias")}
+    assert found == {
+        "0.parametrizations.weight.original0": ("rows", 0),
+        "0.parametrizations.weight.original1": ("rows", 0),
+        "1.parametrizations.weight.original": ("rows", 0),
+        "2.weight_g": ("rows", 0),
+        "2.weight_v": ("rows", 0),
+        "3.weight_orig": ("rows", 0),
+        "4.weight_orig": ("rows", 1),
+        "5.parametrizations.weight.original0": ("plain", 0),  # the lengths of class vectors
+        "5.parametrizations.weight.original1": ("rows", 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("layer", "gain", "direction"),
+    [
+        (normed(nn.ConvTranspose1d(3, 4, 2)), ("plain", 0), ("rows", 0)),
+        (normed(nn.ConvTranspose1d(3, 4, 2), dim=1), ("rows", 1), ("rows", 1)),
+        (normed(nn.Linear(3, 4), dim=1), ("plain", 0), ("rows", 1)),
+        (normed(nn.Linear(3, 4), dim=None), ("plain", 0), ("plain", 0)),
+        (normed(nn.Conv1d(3, 4, 2), dim=2), ("plain", 0), ("plain", 0)),
+        (normed(nn.LSTM(3, 4), name="weight_hh_l0"), ("plain", 0), ("rows", 0)),
+    ],
+)
+def test_weight_norm_frees_the_filters_it_has_norms_of(
+    layer: nn.Module, gain: tuple[str, int], direction: tuple[str, int]
+) -> None:
+    found = roles(nn.Sequential(layer, nn.Bilinear(2, 2, 2)))
+    assert next(role for name, role in found.items() if name.endswith("original0")) == gain
+    assert next(role for name, role in found.items() if name.endswith("original1")) == direction
+
+
+def test_unknown_parametrizations_are_plain() -> None:
+    twice = parametrizations.spectral_norm(normed(nn.Linear(4, 4)))
+    found = roles(nn.Sequential(parametrizations.orthogonal(nn.Linear(4, 4)), twice, nn.Linear(4, 2)))
+    assert {role for name, role in found.items() if name.startswith(("0", "1"))} == {("plain", 0)}
+
+
+class Conv1D(nn.Module):
+    """The linear map of GPT-2 as Hugging Face has it."""
+
+    def __init__(self, nf: int, nx: int) -> None:
+        super().__init__()
+        self.nf = nf
+        self.weight = nn.Parameter(torch.randn(nx, nf))
+        self.bias = nn.Parameter(torch.zeros(nf))
+
+
+def test_gpt2s_linear_maps_are_known_by_their_outputs() -> None:
+    model = nn.Sequential(Conv1D(6, 3), Conv1D(2, 6))
+    assert roles(model)["0.weight"] == roles(model)["1.weight"] == ("rows", 1)
+    wrong = Conv1D(6, 3)
+    wrong.nf = 3
+    assert roles(wrong)["weight"] == ("plain", 0)
+
+
+def test_recurrent_weights_have_filters_where_no_gate_fixes_their_scale() -> None:
+    for free in (nn.RNN(3, 4, nonlinearity="relu"), nn.RNNCell(3, 4, nonlinearity="relu")):
+        assert {name[:9] for name, role in roles(free).items() if role == ("rows", 0)} == {
+            "weight_ih",
+            "weight_hh",
+        }
+    for fixed in (nn.RNN(3, 4), nn.LSTM(3, 4, proj_size=2), nn.GRUCell(3, 4)):
+        assert set(roles(fixed).values()) == {("plain", 0)}
 
 
 def test_of_several_heads_the_last_registered_is_by_columns_and_overrides_name_the_others() -> None:

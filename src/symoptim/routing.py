@@ -2,11 +2,22 @@
 
     layer                                        weight                  bias
     Linear, Bilinear, ConvNd                     rows, axis 0            plain
-    ConvTransposeNd                              rows, axis 1            plain
+    ConvTransposeNd, Hugging Face's Conv1D       rows, axis 1            plain
     MultiheadAttention's projections             rows, axis 0            plain
     the last of these in order of registration,
       if Linear or a 1x1 convolution             columns                 plain
-    anything else (norms, embeddings, RNNs, own parameters)   plain
+    RNN with ReLU                                rows, axis 0            plain
+    anything else (norms, embeddings, LSTMs, own parameters)   plain
+
+A weight that torch computes of others passes its role on to them:
+
+    weight_norm, direction v      rows, the axis that has norms of its own: no scale of it is felt
+    weight_norm, gain g           rows where these are the filters of the layer, else plain
+    spectral_norm, pruning        the role of the layer's weight
+    any other parametrization     plain
+
+By g and v scaled SGD moves g v / |v| as it would move the weight itself, to first order in the rate; with
+unit norms the step is the same. LSTMs, GRUs and RNNs with tanh have no rescaling: their gates fix all scales.
 
 Only a trace of the model could tell which map really is last, or that there are several heads: name
 them in ``overrides``. A tied parameter is listed once; where its uses disagree it is plain, unless an
@@ -18,9 +29,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, cast, get_args
 
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList, type_before_parametrizations
 
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import Axes, filter_axes
+from symoptim.modules import require_module
 
 Geometry = Literal["rows", "columns", "plain"]
 GEOMETRIES: tuple[Geometry, ...] = get_args(Geometry)
@@ -73,8 +86,9 @@ def route(
         All parameters in the model's order.
 
     Raises:
-        OptionError: an override names nothing, or the model has no parameters.
+        OptionError: it is no model, has no parameters, or an override names nothing.
     """
+    model = require_module(model)
     overrides, found = overrides or {}, found or {}
     uses = [(name, parameter, found.get(name, role)) for name, parameter, role in _uses(model)]
     _require_known(overrides, model)
@@ -96,6 +110,37 @@ def _routed(uses: list[tuple[str, nn.Parameter, Role]], overrides: Mapping[str, 
     return Routed(tuple(name for name, _, _ in uses), parameter, role)
 
 
+def routed_in(part: nn.Module, routed: list[Routed]) -> list[Routed]:
+    """Parameters of a part of a model, with the roles they have in the whole.
+
+    Args:
+        part: has parameters of the model, or others of the same names.
+        routed: all parameters of the model.
+
+    Returns:
+        Those of the part, in its order.
+
+    Raises:
+        OptionError: it has one that is not in the model, or none at all.
+    """
+    named = list(part.named_parameters())
+    by_identity = {id(one.parameter): one for one in routed}
+    by_name = {name: one for one in routed for name in one.names}
+    shared = any(id(parameter) in by_identity for _, parameter in named)
+    found: list[Routed] = []
+    for name, parameter in named:
+        same = by_identity.get(id(parameter)) if shared else by_name.get(name)
+        if same is None or same.parameter.shape != parameter.shape:
+            raise OptionError(
+                f"parameter '{name}' of shape {tuple(parameter.shape)} is not in the model: only= takes a "
+                "part of it, with parameters that are the model's own or have their names and shapes"
+            )
+        found.append(same._replace(parameter=parameter))
+    if not found:
+        raise OptionError(f"only= is a {type(part).__name__} without parameters")
+    return found
+
+
 def _uses(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
     """Every place a parameter is registered, with the role its own layer gives it."""
     last = _last_filters(model)
@@ -105,7 +150,7 @@ def _uses(model: nn.Module) -> Iterator[tuple[str, nn.Parameter, Role]]:
                 raise OptionError(
                     f"parameter '{name}' is not initialized yet: run the lazy model on one input first"
                 )
-            yield name, parameter, _role(module, name.rpartition(".")[2], module is last)
+            yield name, parameter, _role_of(model, name, module, last)
 
 
 def _named_modules(model: nn.Module) -> Iterable[tuple[str, nn.Module]]:
@@ -113,28 +158,101 @@ def _named_modules(model: nn.Module) -> Iterable[tuple[str, nn.Module]]:
     return cast("Iterable[tuple[str, nn.Module]]", model.named_modules(remove_duplicate=False))
 
 
+def embeddings_of(model: nn.Module) -> set[int]:
+    """Identities of the tables of embeddings of a model."""
+    kinds = nn.Embedding | nn.EmbeddingBag
+    return {id(module.weight) for module in model.modules() if isinstance(module, kinds)}
+
+
 def _last_filters(model: nn.Module) -> nn.Module | None:
     """The layer with filters that was registered last."""
     last = None
     for module in model.modules():
-        if isinstance(module, WithFilters):
+        if isinstance(module, WithFilters) or _is_conv1d(module):
             last = module
     return last
 
 
+def _is_conv1d(module: nn.Module) -> bool:
+    """Whether it is the linear map of Hugging Face's GPT-2, with a weight (inputs, outputs)."""
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or weight.ndim != 2:
+        return False
+    named = any(kind.__name__ == "Conv1D" for kind in type(module).__mro__)
+    return named and weight.shape[1] == getattr(module, "nf", None)
+
+
+def _role_of(model: nn.Module, full_name: str, module: nn.Module, last: nn.Module | None) -> Role:
+    """Role of a parameter that ``module`` owns, which may be one that torch computes a weight of."""
+    prefix, _, name = full_name.rpartition(".")
+    if isinstance(module, ParametrizationList):
+        path, _, tensor = prefix.rpartition(".")
+        layer = model.get_submodule(path.rpartition(".")[0])
+        kind = type(module[0]).__name__ if len(module) == 1 else "several"
+        if kind == "_WeightNorm":
+            gain, direction = module.get_parameter("original0"), module.get_parameter("original1")
+            return _normed_role(gain, direction, name == "original0", _role(layer, tensor, layer is last))
+        if kind != "_SpectralNorm":
+            return Role("plain", 0, f"parametrized by {kind}")
+        return _before(_role(layer, tensor, layer is last), "spectral_norm")
+    tensor, _, part = name.rpartition("_")
+    own = dict(module.named_parameters(recurse=False))
+    if tensor in own or not isinstance(getattr(module, tensor, None), Tensor):
+        return _role(module, name, module is last)
+    role = _role(module, tensor, module is last)
+    if part == "orig":
+        return _before(
+            role, "pruning" if f"{tensor}_mask" in dict(module.named_buffers()) else "spectral_norm"
+        )
+    if part in ("g", "v") and f"{tensor}_g" in own and f"{tensor}_v" in own:
+        return _normed_role(own[f"{tensor}_g"], own[f"{tensor}_v"], part == "g", role)
+    return _role(module, name, module is last)
+
+
+def _before(role: Role, what: str) -> Role:
+    return role._replace(reason=f"{role.reason}, before {what}")
+
+
+def _normed_role(gain: Tensor, direction: Tensor, is_gain: bool, role: Role) -> Role:
+    """Role of the gain or the direction of ``weight_norm``, from that of the weight they make."""
+    shapes = [
+        [1] * axis + [size] + [1] * (direction.ndim - axis - 1) for axis, size in enumerate(direction.shape)
+    ]
+    axis = shapes.index(list(gain.shape)) if list(gain.shape) in shapes else -1
+    if direction.ndim < 2 or axis not in (0, 1):
+        return Role("plain", 0, "weight_norm, one norm for many filters")
+    if not is_gain:
+        return Role("rows", axis, "weight_norm direction")
+    if role[:2] != ("rows", axis):
+        return Role("plain", 0, "weight_norm gain, not of hidden filters")
+    return Role("rows", axis, "weight_norm gain")
+
+
 def _role(module: nn.Module, name: str, is_last: bool) -> Role:
-    """Role of the parameter ``name`` that ``module`` itself owns."""
+    """Role of the tensor ``name`` of a layer."""
     if isinstance(module, nn.MultiheadAttention) and name in ATTENTION_PROJECTIONS:
         return Role("rows", 0, "attention projection")
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase) and name.startswith("weight"):
+        return _recurrent_role(module, name)
+    if name == "weight" and _is_conv1d(module):
+        return Role("rows", 1, "Conv1D filters")
     if name != "weight" or not isinstance(module, WithFilters):
         return Role("plain", 0, "bias" if name == "bias" else f"{type(module).__name__} {name}")
     transposed = isinstance(module, TransposedConvolution)
     if transposed and module.groups > 1:
         return Role("plain", 0, "grouped transposed convolution: no axis counts its filters")
-    axis = 1 if transposed else 0
+    axis, kind = 1 if transposed else 0, type_before_parametrizations(module).__name__
     if is_last and _is_pointwise(module):
-        return Role("columns", axis, f"last {type(module).__name__} registered")
-    return Role("rows", axis, f"{type(module).__name__} filters")
+        return Role("columns", axis, f"last {kind} registered")
+    return Role("rows", axis, f"{kind} filters")
+
+
+def _recurrent_role(module: nn.RNNBase | nn.RNNCellBase, name: str) -> Role:
+    """Recurrent weights have filters that rescale only where no gate or tanh fixes scales."""
+    kind = type(module).__name__
+    if getattr(module, "nonlinearity", None) == "relu":
+        return Role("rows", 0, f"{kind} {name}, with ReLU")
+    return Role("plain", 0, f"{kind} {name}: gates or tanh fix its scale")
 
 
 def _is_pointwise(module: nn.Module) -> bool:
@@ -154,6 +272,15 @@ def _override(
         return None
     wanted = overrides[chosen]
     return wanted if isinstance(wanted, Role) else Role(wanted, role.axis, f"override '{chosen}'")
+
+
+def names_any(overrides: Iterable[str], names: Iterable[str]) -> bool:
+    """Whether an override names a parameter of these names, or a module it is in.
+
+    >>> names_any(["body"], ["body.0.weight"]), names_any(["body"], ["body2.weight"]), names_any([""], ["a"])
+    (True, False, True)
+    """
+    return any(not key or f"{name}.".startswith(f"{key}.") for key in overrides for name in names)
 
 
 def _require_known(overrides: Mapping[str, Geometry | Role], model: nn.Module) -> None:

@@ -37,6 +37,13 @@ def nothing():
     return "a model"
 
 number = 3
+instance = mlp()
+
+def wide(width, *, depth, bias=True):
+    return mlp()
+
+def broken():
+    return {}["weight"]
 """
 
 
@@ -111,7 +118,9 @@ def test_what_cannot_be_used_is_said(models: Path) -> None:
     assert "there is no 'resnet' in" in refused(f"{models}:resnet", "--input", "1")
     assert "there is no file" in refused("missing.py:mlp", "--input", "1")
     assert "there is no module missing_package" in refused("missing_package:mlp", "--input", "1")
-    assert "is a int; it should be a function" in refused(f"{models}:number", "--input", "1")
+    assert "is a int; it should be a model, or a function that makes one" in refused(
+        f"{models}:number", "--input", "1"
+    )
     assert "returns a str; it should make an nn.Module" in refused(f"{models}:nothing", "--input", "1")
 
 
@@ -120,3 +129,61 @@ def test_a_certificate_that_does_not_hold_is_a_failure(models: Path, monkeypatch
     result = run(f"{models}:with_inputs", "--certify")
     assert result.exit_code == 1
     assert "DOES NOT HOLD" in result.output
+
+
+def test_a_model_itself_may_be_named(models: Path) -> None:
+    result = run(f"{models}:instance", "--input", "6,3", "--certify")
+    assert result.exit_code == 0, result.output
+    assert "8 rescalings" in result.output
+    assert "certificate holds" in result.output
+
+
+def test_factories_that_fail_are_named_with_the_reason(models: Path) -> None:
+    said = refused(f"{models}:wide", "--input", "6,3")
+    assert "needs arguments (width, depth), and is called without any" in said
+    assert "def make(): return wide(...)" in said
+    assert "needs arguments (in_features, out_features)" in refused("torch.nn:Linear", "--input", "2,3")
+    assert f"fails: KeyError: 'weight' (line 35 of {models})" in refused(f"{models}:broken", "--input", "6,3")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("x = (", "SyntaxError"),
+        ("import missing_package", "ModuleNotFoundError: No module named 'missing_package' (line 1 of"),
+        ("1 / 0", "ZeroDivisionError: division by zero (line 1 of"),
+        ("import sys; sys.exit(2)", "SystemExit: 2"),
+    ],
+)
+def test_modules_that_cannot_be_imported_say_why(tmp_path: Path, code: str, words: str) -> None:
+    path = tmp_path / "module_that_fails.py"
+    path.write_text(code)
+    assert f"{path} cannot be imported: {words}" in refused(f"{path}:make", "--input", "2")
+    assert ".models cannot be imported: TypeError" in refused(".models:make", "--input", "2")
+
+
+def test_inputs_without_end_are_refused(models: Path) -> None:
+    for size in ("99999999999,99999999", "9" * 23, "2:" + "9" * 23):
+        assert f"input '{size}' cannot be made" in refused(f"{models}:mlp", "--input", size)
+
+
+@pytest.mark.parametrize("option", ["--out", "--json"])
+def test_files_that_cannot_be_written_are_refused_before_the_work(
+    tmp_path: Path, option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("symoptim.cli.models.load_model", None)
+    folder, file = tmp_path / "folder.svg", tmp_path / "file"
+    folder.mkdir()
+    file.touch()
+    for path in (folder, file / "group.svg", Path("/dev/null/group.svg")):
+        assert f"{option} {path} cannot be written (" in refused("any:model", option, path)
+    assert sorted(tmp_path.iterdir()) == [file, folder]
+    assert "name it so, --out network.svg" in refused("any:model", "--out", "")
+
+
+def test_a_file_that_is_there_stays_when_the_model_fails(models: Path, tmp_path: Path) -> None:
+    path = tmp_path / "group.json"
+    path.write_text("mine")
+    refused(f"{models}:broken", "--json", path, "--out", tmp_path / "new.svg")
+    assert path.read_text() == "mine"
+    assert sorted(one.name for one in tmp_path.iterdir() if one.is_file()) == ["group.json", "my_models.py"]

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -20,11 +22,19 @@ from symoptim import (
     FullMetricSGD,
     Geometric,
     PathNorm,
+    SymmetrySpec,
     discover,
     invariant,
     param_groups,
 )
-from symoptim.errors import CheckpointError, OptionError, SymmetryError
+from symoptim.errors import (
+    CheckpointError,
+    GeometryWarning,
+    ModeWarning,
+    OptionError,
+    SymmetryError,
+    UngroupedWarning,
+)
 
 
 @pytest.mark.parametrize("name", [*INVARIANT, *OPTIONS])
@@ -234,3 +244,90 @@ def test_printed_optimizers_are_short() -> None:
         assert "alive" not in repr(optimizer)
         assert "gauge: Pooled()" in repr(optimizer)
         assert "alive" in optimizer.param_groups[0]
+
+
+def with_batch_norm() -> tuple[nn.Module, tuple[torch.Tensor]]:
+    torch.manual_seed(0)
+    layers = (nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.1), nn.Linear(6, 2))
+    return nn.Sequential(*layers).double(), (torch.rand(8, 3, dtype=torch.float64),)
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+@pytest.mark.parametrize("training", [True, False])
+def test_symmetries_of_the_other_mode_are_said_once_at_the_first_step(name: str, training: bool) -> None:
+    model, x = with_batch_norm()
+    optimizer = INVARIANT[name](model, discover(model.train(training), x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        losses(model, x, optimizer, steps=2)
+    now = "evaluation" if training else "training"
+    model.train(not training)
+    with pytest.warns(ModeWarning, match=rf"'1' \(BatchNorm1d\) is in {now} mode") as told:
+        losses(model, x, optimizer, steps=3)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("fused", [None, False])
+def test_a_batch_norm_that_changes_its_mode_alone_is_seen(fused: bool | None) -> None:
+    model, x = with_batch_norm()
+    optimizer = FullMetricSGD(model, discover(model, x), lr=0.01, fused=fused)
+    losses(model, x, optimizer, steps=2)
+    model[1].eval()
+    with pytest.warns(ModeWarning, match="'1'"):
+        losses(model, x, optimizer, steps=1)
+    frozen = FullMetricSGD(model, discover(model, x), lr=0.01, fused=fused)
+    losses(model, x, frozen, steps=1)
+
+
+def test_the_mode_is_of_no_matter_where_no_statistics_run() -> None:
+    model, x, _ = a_network()
+    model.append(nn.Dropout(0.1))
+    losses(model.train(), x, FullMetricSGD(model, discover(model.eval(), x), lr=0.01), steps=1)
+    model, x = with_batch_norm()
+    written = SymmetrySpec.from_json(discover(model.eval(), x).to_json())
+    with pytest.warns(ModeWarning):
+        losses(model.train(), x, FullMetricSGD(model, written, lr=0.01), steps=1)
+    unknown = replace(written, modes={})  # as written by an earlier version
+    losses(model.train(), x, FullMetricSGD(model, unknown, lr=0.01), steps=1)
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_parameters_that_thaw_in_no_group_are_named(name: str) -> None:
+    model, x, spec = a_network()
+    model[0].requires_grad_(False)
+    model[2].bias.requires_grad_(False)
+    optimizer = INVARIANT[name](model, spec)
+    losses(model, x, optimizer, steps=2)
+    model[0].requires_grad_(True)
+    with pytest.warns(UngroupedWarning, match=r"'0\.weight', '0\.bias': .*add_param_group") as told:
+        losses(model, x, optimizer, steps=2)
+    assert len(told) == 1
+    model[2].bias.requires_grad_(True)
+    with pytest.warns(UngroupedWarning, match=r"'2\.bias': frozen"):
+        losses(model, x, optimizer, steps=1)
+
+
+def test_thawed_parameters_are_named_though_all_others_are_frozen_by_then() -> None:
+    model, x, spec = a_network()
+    model.requires_grad_(False)
+    model[-1].requires_grad_(True)
+    optimizer = FullMetricSGD(model, spec, lr=0.1)
+    losses(model, x, optimizer, steps=1)
+    optimizer.zero_grad()
+    model[-1].requires_grad_(False)
+    model[0].requires_grad_(True)
+    with pytest.warns(UngroupedWarning, match="'0.weight'"):
+        losses(model, x, optimizer, steps=1)
+
+
+def test_parameters_that_were_left_out_by_choice_are_not_named() -> None:
+    model, x, spec = a_network()
+    losses(model, x, FullMetricSGD(model, spec, lr=0.1, groups=model[0].parameters()), steps=1)
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_a_group_without_rescalings_is_said_to_change_nothing(name: str) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    spec = discover(model, (torch.rand(4, 3),))
+    with pytest.warns(GeometryWarning, match="the group has no rescaling"):
+        INVARIANT[name](model, spec)

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 import symoptim
-from symoptim.errors import SymmetryError
+from symoptim.errors import GeometryWarning, SymmetryError
 from symoptim.optim import groups
 from symoptim.symmetry.certify import Certificate
 
@@ -72,7 +72,8 @@ def test_matrices_of_ones_own_are_understood() -> None:
 
 def test_what_cannot_rescale_is_plain() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    assert set(roles(model, 5, 3).values()) == {("plain", 0)}
+    with pytest.warns(GeometryWarning):
+        assert set(roles(model, 5, 3).values()) == {("plain", 0)}
 
 
 def test_an_embedding_stays_plain() -> None:

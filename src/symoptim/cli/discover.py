@@ -10,12 +10,17 @@ from typer import Argument, Option
 
 from symoptim.cli.report import tell_written
 from symoptim.errors import OptionError, SymoptimError
+from symoptim.records.files import write_files
 
 if TYPE_CHECKING:
     from symoptim.symmetry.spec import SymmetrySpec
 
 Factory = Annotated[
-    str, Argument(metavar="MODULE:FACTORY", help="What makes the model: a function in a module or .py file.")
+    str,
+    Argument(
+        metavar="MODULE:FACTORY",
+        help="What makes the model, a function in a module or .py file; or the model itself.",
+    ),
 ]
 Inputs = Annotated[
     list[str] | None,
@@ -44,14 +49,18 @@ def discover(
 ) -> None:
     """Find every rescaling of a model's weights that leaves its outputs as they are.
 
-    The factory takes no arguments and returns the model, or the model and its inputs: a tuple, or a
+    The factory needs no arguments and returns the model, or the model and its inputs: a tuple, or a
     dictionary of inputs by name.
     """
     from symoptim.cli.models import load_model  # they need torch, which takes a second
     from symoptim.symmetry.discover import discover as find
 
     if out is not None and out.suffix != ".svg":
-        raise OptionError(f"the drawing is an SVG file: name it so, --out {out.with_suffix('.svg')}")
+        better = out.with_suffix(".svg") if out.name else "network.svg"
+        raise OptionError(f"the drawing is an SVG file: name it so, --out {better}")
+    for option, path in (("--json", json_path), ("--out", out)):
+        if path is not None:
+            _require_writable(option, path)
     console, progress = Console(), Console(stderr=True)
     with progress.status("making the model"):
         model, arguments, keywords = load_model(factory, inputs or [])
@@ -72,6 +81,20 @@ def discover(
     _write(console, spec, json_path, out)
     if failed:
         raise SystemExit(1)
+
+
+def _require_writable(option: str, path: Path) -> None:
+    """Refuse a file that cannot be written, before long work is done for it."""
+    was_there = path.exists()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+        if not was_there:
+            path.unlink()
+    except OSError as error:
+        raise OptionError(
+            f"{option} {path} cannot be written ({error.strerror}): name a file in a folder you can write to"
+        ) from error
 
 
 def _found(
@@ -124,6 +147,4 @@ def _write(console: Console, spec: "SymmetrySpec", json_path: Path | None, out: 
     wanted = [(json_path, spec.to_json), (out, lambda: draw(spec))]
     for path, text in wanted:
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text(), encoding="utf-8")
-            tell_written(console, [path])
+            tell_written(console, write_files(path.parent, {path.name: text()}))

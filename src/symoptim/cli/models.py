@@ -2,7 +2,9 @@
 
 import importlib
 import importlib.util
+import inspect
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -26,16 +28,17 @@ def load_model(factory: str, inputs: Sequence[str]) -> Call:
     """Make a model, and inputs for it.
 
     Args:
-        factory: ``MODULE:FACTORY``, or ``FILE.py:FACTORY``.
+        factory: ``MODULE:FACTORY``, or ``FILE.py:FACTORY``; what makes the model, or the model itself.
         inputs: shapes as they were typed; without any the factory has to return inputs too.
 
     Returns:
         The model and its arguments.
 
     Raises:
-        OptionError: it names nothing, makes no model, or there are no inputs.
+        OptionError: it names nothing, needs arguments, fails, makes no model, or there are no inputs.
     """
-    made: Any = _find(factory)()
+    found = _find(factory)
+    made: Any = found if isinstance(found, nn.Module) else _made(found, factory)
     given: Any = ()
     if isinstance(made, tuple) and len(cast("tuple[Any, ...]", made)) == 2:
         made, given = cast("tuple[Any, Any]", made)
@@ -75,26 +78,67 @@ def parse_input(typed: str) -> Tensor:
             f"input '{typed}' is no shape: write sizes with commas, 2,3,224,224, or tokens, 2,16:50257"
         )
     generator = torch.Generator().manual_seed(0)
-    if tokens is None:
-        return torch.rand(shape, generator=generator)
-    return torch.randint(tokens, shape, generator=generator)
+    try:
+        if tokens is None:
+            return torch.rand(shape, generator=generator)
+        return torch.randint(tokens, shape, generator=generator)
+    except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        raise OptionError(f"input '{typed}' cannot be made, it is too large: {_first_line(error)}") from error
 
 
 def _find(factory: str) -> Callable[[], Any]:
     where, colon, name = factory.rpartition(":")
     if not colon or not where or not name:
         raise OptionError(f"'{factory}' should be MODULE:FACTORY, such as torchvision.models:resnet50")
-    module = _module(where)
-    found: Any = module
+    try:
+        found: Any = _module(where)
+    except OptionError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise OptionError(f"{where} cannot be imported: {_in_words(error)}") from error
     for part in name.split("."):
         if not hasattr(found, part):
             raise OptionError(f"there is no '{name}' in {where}")
         found = getattr(found, part)
     if not callable(found):
         raise OptionError(
-            f"{factory} is a {type(found).__name__}; it should be a function that makes a model"
+            f"{factory} is a {type(found).__name__}; it should be a model, or a function that makes one"
         )
     return found
+
+
+def _made(make: Callable[[], Any], factory: str) -> object:
+    """What a function without arguments makes."""
+    needed = ", ".join(_needed(make))
+    if needed:
+        raise OptionError(
+            f"{factory} needs arguments ({needed}), and is called without any: write a function that gives "
+            f"them, such as def make(): return {factory.rpartition(':')[2]}(...), and name that"
+        )
+    try:
+        return make()
+    except (Exception, SystemExit) as error:
+        raise OptionError(f"{factory}() fails: {_in_words(error)}") from error
+
+
+def _needed(make: Callable[..., Any]) -> list[str]:
+    """Names of the arguments a function cannot do without."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (ValueError, TypeError):  # some of those written in C have none
+        return []
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in optional]
+
+
+def _in_words(error: BaseException) -> str:
+    """An error of the user's own code: what it is, and where."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {_first_line(error)} (line {last.lineno} of {last.filename})"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _module(where: str) -> ModuleType:
@@ -113,4 +157,6 @@ def _module(where: str) -> ModuleType:
     try:
         return importlib.import_module(where)
     except ModuleNotFoundError as error:
+        if error.name is None or not f"{where}.".startswith(f"{error.name}."):
+            raise  # it is there, and what it imports is not
         raise OptionError(f"there is no module {where}: {error}") from error

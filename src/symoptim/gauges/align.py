@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from symoptim.gauges.canonical import canonical_element, parameters_of
+from symoptim.modules import unwrapped
 from symoptim.symmetry.spec import SymmetrySpec
 
 
@@ -23,7 +24,7 @@ def align(model_a: nn.Module, model_b: nn.Module, spec: SymmetrySpec) -> nn.Modu
         spec: a group that both have, for it is of their architecture.
 
     Returns:
-        The copy.
+        The copy; of a compiled model or one wrapped for data parallelism, of what is inside.
 
     Raises:
         SymmetryError: the group is of another model, or weights are not finite.
@@ -37,6 +38,6 @@ def align(model_a: nn.Module, model_b: nn.Module, spec: SymmetrySpec) -> nn.Modu
     """
     wanted = canonical_element(parameters_of(model_a, spec), spec)
     there = canonical_element(parameters_of(model_b, spec), spec)
-    aligned = copy.deepcopy(model_b)
+    aligned = copy.deepcopy(unwrapped(model_b))
     spec.rescale_(aligned, there - wanted)
     return aligned

@@ -22,6 +22,7 @@ from symoptim.errors import SymmetryError
 from symoptim.gauges.blocks import Block, block_of, live_terms, merged
 from symoptim.gauges.exponentials import Weighted, diagonal
 from symoptim.gauges.newton import conjugate_gradients, solve
+from symoptim.modules import unwrapped
 from symoptim.symmetry.spec import SymmetrySpec
 
 START = 1e-3
@@ -66,7 +67,7 @@ def canonicalize_(model: nn.Module, spec: SymmetrySpec, *, optimizer: Optimizer 
 def parameters_of(model: nn.Module, spec: SymmetrySpec) -> dict[str, Tensor]:
     """The parameters a group moves, by the names it knows them by."""
     spec.require_model(model)
-    parameters = dict(model.named_parameters(remove_duplicate=False))
+    parameters = dict(unwrapped(model).named_parameters(remove_duplicate=False))
     return {name: parameters[name].detach() for name in spec.tensors if name in parameters}
 
 

@@ -21,6 +21,7 @@ from symoptim.errors import OptionError
 from symoptim.gauges.blocks import block_of, live_terms
 from symoptim.gauges.canonical import parameters_of, squares_of
 from symoptim.gauges.exponentials import Weighted, diagonal
+from symoptim.modules import unwrapped
 from symoptim.symmetry.spec import SymmetrySpec
 
 
@@ -69,7 +70,7 @@ class ConservedQuantities:
         """
         if every < 1 or limit < 2:
             raise OptionError(f"every must be 1 or more and limit 2 or more, got {every} and {limit}")
-        self.model, self.spec, self.limit, self._chosen = model, spec, limit, every
+        self.model, self.spec, self.limit, self._chosen = unwrapped(model), spec, limit, every
         self._attached: list[tuple[Optimizer, RemovableHandle]] = []
         self.clear()
 

@@ -18,6 +18,7 @@ from symoptim.metric.sides import Sides
 from symoptim.modules import unwrapped
 from symoptim.optim.apply import Factors
 from symoptim.optim.checks import warn_user
+from symoptim.optim.notices import Notices, warn_of_empty
 from symoptim.optim.precision import State, working_weights
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import whole_numbers
@@ -54,7 +55,9 @@ class BoundMetric:
         self.shapes = {name: _shape_of(there[name]) for name in spec.tensors}
         with torch.device("cpu"):  # whatever the default device is
             self.metric = FullMetric.of(spec, there, gauge)
+        warn_of_empty(spec)
         warn_of_unmeasured(self.metric, spec)
+        self.notices = Notices(unwrapped(model), spec)
         self.tensors = {name: there[name] for name in spec.tensors if isinstance(there[name], nn.Parameter)}
         # A module that is moved gets new buffers: those that are measured by are looked up every time.
         self.owners = {
@@ -126,7 +129,8 @@ class BoundMetric:
         return {self.tensors[name]: there.get(name) for name in moved}
 
     def require_all_seen(self) -> None:
-        """Refuse gradients of parameters that the group does not know."""
+        """Refuse gradients of parameters that the group does not know; warn of what else is unexpected."""
+        self.notices.look()
         for name, parameter in self.unseen.items():
             if parameter.grad is not None:
                 raise SymmetryError(

@@ -69,9 +69,10 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         """Take a model and its symmetries.
 
         Args:
-            model: the network; all its parameters that require gradients are trained.
+            model: the network; all its parameters that require gradients are trained. Those that thaw later
+                are not, and a warning names them, until ``add_param_group`` adds them.
             spec: its symmetries, of :func:`symoptim.discover`; found in the mode it is trained in, for batch
-                normalization has others in evaluation.
+                normalization has others in evaluation. A step in another mode warns.
             lr: rate, a number or a 1-element Tensor.
             momentum: momentum factor.
             gauge: how sizes of units become scales of weights.
@@ -111,10 +112,10 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         return self._looked_at is not fused or self.bound.sight(self._rest) == self._seen
 
     def _metric(self, fused: FusedSteps) -> Factors:
+        self.bound.require_all_seen()
         if self._fused_metric is not None and fused.stepped:
             if fused is not self._looked_at:
                 self._look_at_rest(fused)
-            self.bound.require_all_seen()
             self._fused_metric.refresh(lambda: self.bound.weights(self.state))
         return self.bound.factors(self.state, 2.0) if any(fused.left) else {}
 

@@ -6,8 +6,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from symoptim.errors import OptionError, SymmetryError
+from symoptim.modules import require_module
 from symoptim.optim.checks import labeled
-from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, route
+from symoptim.optim.doubts import warn_of_hidden_classifier, warn_of_plain
+from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, route, routed_in
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.roles import roles_from
 
@@ -56,13 +58,15 @@ def param_groups(
     example_inputs: tuple[Any, ...] | None = None,
     keywords: Mapping[str, Any] | None = None,
     overrides: Mapping[str, Geometry | Role] | None = None,
+    only: nn.Module | None = None,
 ) -> ParameterGroups:
     """Sort the parameters of ``model`` into groups by layer type, or by its symmetries.
 
     Filters of hidden linear and convolution layers become ``rows`` (``axis`` 1 for transposed
     convolutions), the last linear map or 1x1 convolution ``columns``, everything else (biases, norms,
-    embeddings, recurrent and home-made parameters) ``plain``. Every parameter is in exactly one group,
-    frozen ones included.
+    embeddings, LSTMs and home-made parameters) ``plain`` (:mod:`symoptim.routing` has the table). Every
+    parameter is in exactly one group, frozen ones included. Where most of the weights stay plain, so that
+    an update by filters would not be one, it warns.
 
     *Last* means registered last in the model, which need not be the last one used; where it is not, and
     where there are several heads, say so in ``overrides``, or give ``example_inputs``: then the symmetries
@@ -71,19 +75,27 @@ def param_groups(
     *Tied weights* appear once, under all their names; where their uses ask for different geometries
     (an embedding tied to the output map, say) they are plain, unless an override of one name decides.
 
+    *A stage of a pipeline* has no classifier, unless it is the last one, and its layers cannot say so: give
+    the whole network, and the stage as ``only``. The same goes for any part of a network that is trained on
+    its own.
+
     Args:
-        model: the network.
+        model: the network; compiled or wrapped for data parallelism or not.
         example_inputs: positional arguments of a call; ``()`` if there are none.
         keywords: its other arguments.
         overrides: geometry by name of a module (for all weights under it with two axes or more) or of a
             single parameter, or a :class:`symoptim.Role` to give the axis too; the longest name wins.
+        only: a part of the network: groups have its parameters alone, with the roles they have in the
+            whole. They are the network's own, or others of the same names (a copy from which layers were
+            taken away, say, whether or not the network itself has any memory).
 
     Returns:
         Groups for :class:`symoptim.ScaledSGD`, :class:`symoptim.UnitNormSGD`, :func:`symoptim.invariant`
         or any optimizer of torch; print them to see what went where.
 
     Raises:
-        OptionError: it is no model, has no parameters, or an override names nothing in it.
+        OptionError: it is no model, has no parameters, an override names nothing in it, or the part has
+            parameters that are not in it.
         SymmetryError: what was found on the example inputs did not pass its certificate.
         TraceError: the model cannot be traced.
 
@@ -107,9 +119,13 @@ def param_groups(
             "param_groups needs the model itself, for its layers say what parameters are; got a "
             f"{type(model).__name__}: give the nn.Module"
         )
-    if example_inputs is None:
-        return ParameterGroups(route(model, overrides))
-    return ParameterGroups(route(model, overrides, _certified_roles(model, example_inputs, keywords)))
+    model = require_module(model)
+    found = None if example_inputs is None else _certified_roles(model, example_inputs, keywords)
+    routed = route(model, overrides, found)
+    if only is None and found is None:
+        warn_of_hidden_classifier(model, routed)
+    warn_of_plain(model, routed, overrides or {}, found is not None)
+    return ParameterGroups(routed if only is None else routed_in(require_module(only), routed))
 
 
 def _certified_roles(

@@ -29,6 +29,7 @@ class InFullMetric(Optimizer):
             )
         named = [self._named(member) for member in _listed(param_group["params"])]
         super().add_param_group({**param_group, "params": named, "geometry": "plain", **self.bound.saved()})
+        self.bound.notices.grouped(parameter for _, parameter in named)
 
     def _named(self, member: Tensor | tuple[str, Tensor]) -> tuple[str, Tensor]:
         """A parameter with its name in the model."""

@@ -50,7 +50,8 @@ def invariant(
         optimizer_class: class of the optimizer.
         params: groups of :func:`symoptim.param_groups`, as for :class:`symoptim.ScaledSGD`; or a model,
             whose parameters that require gradients are all trained.
-        spec: symmetries of that model, of :func:`symoptim.discover`, in the mode it is trained in.
+        spec: symmetries of that model, of :func:`symoptim.discover`, in the mode it is trained in; a step in
+            another mode warns, and so do parameters that thaw and are in no group.
         gauge: with a model, how sizes of units become scales of weights (:mod:`symoptim.metric.gauge`).
         groups: with a model, parameters of it or groups with options of their own, if not all are to be
             trained alike.

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from symoptim.modules import require_module
 from symoptim.symmetry.exact import ExactCall, Tensors
 from symoptim.symmetry.spec import SymmetrySpec
 
@@ -85,6 +86,7 @@ def certify(
     >>> certify(spec, model, (torch.rand(5, 3),)).holds
     True
     """
+    model = require_module(model)
     spec.require_model(model)
     drawn = [spec.random(seed=seed, spread=spread) for seed in range(elements)]
     without_eps = ExactCall(model, example_inputs, keywords, ignored=_guards(spec))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from torch import nn
 
-from symoptim.routing import Role, Routed
+from symoptim.routing import Role, Routed, embeddings_of
 from symoptim.symmetry.describe import Slice, kinds
 from symoptim.symmetry.spec import SymmetrySpec
 
@@ -32,23 +32,29 @@ def roles_from(spec: SymmetrySpec, model: nn.Module, by_layer: list[Routed]) -> 
     for kind in kinds(spec):
         for one in kind.slices:
             slices.setdefault(one.tensor, []).append(one)
-    embeddings = {
-        id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)
-    }
+    embeddings = embeddings_of(model)
     found: dict[str, Role] = {}
     for names, parameter, role in by_layer:
         if parameter.ndim > 1 and id(parameter) not in embeddings:
             mine = [one for name in names for one in slices.get(name, ())]
-            found.update(dict.fromkeys(names, _role(mine, role)))
+            found.update(dict.fromkeys(names, _compared(_role(mine, role), role)))
     return found
+
+
+def _compared(role: Role, by_layer: Role) -> Role:
+    """A role that says so where the type of the layer says otherwise."""
+    if role[:2] == by_layer[:2]:
+        return role
+    other = f"{by_layer.geometry} of axis 1" if by_layer.axis else by_layer.geometry
+    return role._replace(reason=f"{role.reason}; by its layer {other}")
 
 
 def _role(slices: list[Slice], by_layer: Role) -> Role:
     outputs = by_layer.axis if by_layer.geometry != "plain" else _growing_axis(slices)
     axes = {one.axis for one in slices}
-    if outputs in axes or axes == {None}:
+    if outputs in axes or any(one.exponent > 0 for one in slices if axes == {None}):
         return Role("rows", outputs, "its outputs rescale")
-    if 1 - outputs in axes:
+    if 1 - outputs in axes or axes == {None}:
         return Role("columns", outputs, "only its inputs rescale")
     return Role("plain", 0, "nothing of it rescales" if not slices else "rescales along another axis")
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from symoptim.errors import OptionError, SymmetryError
+from symoptim.modules import require_module
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.state import require_movable, require_ties, rescaled
 from symoptim.symmetry.tensors import model_tensors
@@ -163,7 +164,8 @@ class SymmetrySpec:
         Products are taken in float64 and rounded once; entries too small for their precision become zero.
 
         Args:
-            model: the one this was found on, or another of the same shapes and ties.
+            model: the one this was found on, or another of the same shapes and ties; compiled or wrapped for
+                data parallelism or not.
             element: log-scales, one per generator.
             optimizer: its state becomes what it had been, had the weights always been scaled so.
 
@@ -191,7 +193,7 @@ class SymmetrySpec:
 
     def require_model(self, model: nn.Module) -> dict[str, Tensor]:
         """The model's tensors by name; an error if they are not those this group is about."""
-        there = model_tensors(model)
+        there = model_tensors(require_module(model))
         for name, moved in self.tensors.items():
             found = tuple(there[name].shape) if name in there else None
             if found != moved.shape:

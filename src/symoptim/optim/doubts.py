@@ -1,0 +1,107 @@
+"""What may be wrong with roles that layer types give, or that leave nothing to an update by filters."""
+
+from collections.abc import Iterable
+
+from torch import fx, nn
+from torch.export.unflatten import InterpreterModule
+from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
+
+from symoptim.errors import GeometryWarning
+from symoptim.optim.checks import warn_user
+from symoptim.routing import Routed, embeddings_of, names_any
+
+MOST = 0.5
+"""Share of plain entries above which it warns. Of 245 Hugging Face classes with default settings 49 have
+more: 48 with experts in tensors of three axes, one with quantized layers of its own."""
+HiddenEnd = (
+    nn.ReLU | nn.LeakyReLU | nn.PReLU | nn.ELU | nn.GELU | nn.SiLU | _NormBase | nn.LayerNorm | nn.GroupNorm
+)
+"""What stands behind hidden layers; behind a classifier are softmax, sigmoid, tanh, shapes or nothing."""
+
+
+def warn_of_plain(model: nn.Module, routed: list[Routed], overrides: Iterable[str], traced: bool) -> None:
+    """Say so if an update by filters has little to do: most entries of trained weights are plain.
+
+    Embeddings are plain by design, and what the user has chosen is not in doubt: neither is counted.
+
+    Args:
+        model: the network.
+        routed: all its parameters.
+        overrides: names of those that the user has chosen roles for.
+        traced: whether roles are from the model's symmetries.
+    """
+    trained = [one for one in routed if one.parameter.requires_grad] or routed
+    matrices = [one for one in trained if one.parameter.ndim > 1]
+    in_doubt = [one for one in matrices if not names_any(overrides, one.names)]
+    tables = embeddings_of(model)
+    weights = [one for one in in_doubt if id(one.parameter) not in tables]
+    left = [one for one in weights if one.role.geometry == "plain"]
+    entries, plain = (sum(one.parameter.numel() for one in some) for some in (weights, left))
+    # Embeddings alone are in doubt too, unless the user has chosen what all other weights are.
+    are_in_doubt = bool(weights) or 0 < len(in_doubt) == len(matrices)
+    nothing = are_in_doubt and all(one.role.geometry == "plain" for one in matrices)
+    if nothing or plain > MOST * entries:
+        share = f"{plain / entries:.0%} of the entries of" if entries else "all"
+        effect = ", so that an update by filters is that of plain SGD" if nothing else ""
+        warn_user(
+            f"{share} weights with two axes or more are 'plain'{effect}{_largest(left)}: "
+            f"{_way_out(model, traced)}",
+            GeometryWarning,
+        )
+
+
+def _largest(left: list[Routed]) -> str:
+    """The largest plain weights, with the reason."""
+    few = sorted(left, key=lambda one: -one.parameter.numel())[:3]
+    named = ", ".join(f"{one.names[0]} ({one.role.reason})" for one in few)
+    return f"; the largest are {named}" if few else ""
+
+
+def _way_out(model: nn.Module, traced: bool) -> str:
+    if traced:
+        return (
+            "no rescaling of their filters was found (print(symoptim.discover(...)) says why); name them in "
+            "overrides= if they are to be scaled nevertheless"
+        )
+    if any(isinstance(module, InterpreterModule) for module in model.modules()):
+        return (
+            "this is a traced model, which has no layers. Give the model it was traced from, and this one as "
+            "only=: param_groups(whole, only=stage)"
+        )
+    return (
+        "by the type of their layer nothing more is known. Give example_inputs=, then the symmetries of the "
+        "model say what they are, or name them in overrides="
+    )
+
+
+def warn_of_hidden_classifier(model: nn.Module, routed: list[Routed]) -> None:
+    """Say so if what was registered last looks like a hidden layer, as in a stage of a pipeline."""
+    for one in routed:
+        if one.role.geometry == "columns" and one.role.reason.startswith("last "):
+            why = _looks_hidden(model, one)
+            if why:
+                module = one.names[0].rpartition(".")[0]
+                warn_user(
+                    f"'{one.names[0]}' was registered last and is taken for the classifier ('columns'), but "
+                    f"{why}. If this is a part of a network, such as a stage of a pipeline, take roles from "
+                    "the whole: param_groups(whole, only=stage). Else say what it is: "
+                    f"overrides={{'{module}': 'columns'}}, or 'rows'",
+                    GeometryWarning,
+                )
+
+
+def _looks_hidden(model: nn.Module, one: Routed) -> str:
+    """Why a last linear map is likely none of the outputs, if it is."""
+    path = one.names[0].rpartition(".")[0]
+    parent = model.get_submodule(path.rpartition(".")[0])
+    if isinstance(parent, nn.Sequential) and path:
+        place = [name for name, _ in parent.named_children()].index(path.rpartition(".")[2])
+        behind = [
+            module for module in list(parent)[place + 1 :] if not isinstance(module, nn.Dropout | nn.Identity)
+        ]
+        if behind and isinstance(behind[-1], HiddenEnd):
+            return f"{type(behind[-1]).__name__} comes last, which stands behind hidden layers"
+    shape = one.parameter.shape
+    if any(isinstance(module, fx.GraphModule) for module in model.modules()) and shape[0] == shape[1]:
+        return "it is square, and the model was split or traced"
+    return ""
