@@ -1,4 +1,4 @@
-"""Networks whose function on other inputs is not seen in the example: values, lengths, chance, state, aliases.
+"""Networks whose function on other inputs is not seen in the example.
 
 ``NETWORKS`` has for each a model, arguments of an example, and arguments of other calls.
 """
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 W = 4
 
@@ -102,7 +101,9 @@ def stacked_experts(m: Any, x: Tensor) -> Tensor:
 def capacity(m: Any, x: Tensor) -> Tensor:
     h = m.norm(x)
     chosen = m.router(h).argmax(-1)
-    return torch.stack([m.experts[int(e)](row) if k < 2 else row for k, (row, e) in enumerate(zip(h, chosen, strict=True))])
+    return torch.stack(
+        [m.experts[int(e)](row) if k < 2 else row for k, (row, e) in enumerate(zip(h, chosen, strict=True))]
+    )
 
 
 def sign_branch(m: Any, x: Tensor) -> Tensor:
@@ -326,7 +327,7 @@ def shuffled(m: Any, x: Tensor) -> Tensor:
 def span_masked(m: Any, x: Tensor) -> Tensor:
     """Spans that numpy draws are replaced (Wav2Vec2)."""
     h = m.embed(x)
-    start = int(np.random.randint(0, 10))  # noqa: NPY002
+    start = int(np.random.randint(0, 10))
     if m.training and start < 3:
         h = torch.cat([h[:start], m.token.expand(1, W), h[start + 1 :]])
     return m.norm(h + m.net(h))
@@ -491,24 +492,39 @@ NETWORKS: Mapping[str, Case] = {
     "experts, one each": Case(own(top_one, **experts()), (x(3, W),), ((x(40, W, seed=1),), *OTHERS)),
     "experts, two each": Case(own(top_two, **experts()), (x(3, W),), ((x(40, W, seed=1),), *OTHERS)),
     "experts in a stack": Case(
-        own(stacked_experts, up=table(8, W, 6), down=table(8, 6, W), **{k: v for k, v in experts().items() if k != "experts"}),
+        own(
+            stacked_experts,
+            up=table(8, W, 6),
+            down=table(8, 6, W),
+            **{k: v for k, v in experts().items() if k != "experts"},
+        ),
         (x(3, W),),
         ((x(40, W, seed=1),), *OTHERS),
     ),
-    "experts of limited capacity": Case(own(capacity, **experts()), (x(3, W),), ((x(40, W, seed=1),), *OTHERS)),
+    "experts of limited capacity": Case(
+        own(capacity, **experts()), (x(3, W),), ((x(40, W, seed=1),), *OTHERS)
+    ),
     "sign of the sum": Case(own(sign_branch, **A_B), FLAT, OTHERS),
     "size of hidden units": Case(own(hidden_branch, **A_B), FLAT, OTHERS),
     "large inputs": Case(own(not_a_number, net=lambda: mlp(hidden=W)), FLAT, OTHERS),
-    "early exit": Case(own(early_exit, one=linear(), two=linear(), exit=linear(), head=linear()), FLAT, OTHERS),
+    "early exit": Case(
+        own(early_exit, one=linear(), two=linear(), exit=linear(), head=linear()), FLAT, OTHERS
+    ),
     "until small": Case(own(until_small, net=mlp), FLAT, OTHERS),
     "halting": Case(own(halting, cell=linear(), halt=linear(W, 1), out=linear()), FLAT, OTHERS),
-    "heads by value": Case(own(by_item, a=linear(), heads=lambda: nn.ModuleList([nn.Linear(W, W), nn.Linear(W, W)])), FLAT, OTHERS),
+    "heads by value": Case(
+        own(by_item, a=linear(), heads=lambda: nn.ModuleList([nn.Linear(W, W), nn.Linear(W, W)])),
+        FLAT,
+        OTHERS,
+    ),
     "equal rows": Case(own(equal_inputs, **A_B), FLAT, ((torch.ones(5, W),), *OTHERS)),
     "number of large rows": Case(own(number_of_rows, **A_B), FLAT, OTHERS),
     "quantized by its range": Case(own(scaled_by_largest, **A_B), FLAT, OTHERS),
     "a gate that returns": Case(own(early_return, a=linear(), refine=mlp, gate=linear()), FLAT, OTHERS),
     "mask token": Case(own(masked_token, **embed_stack()), FLAT, ((x(5, W, seed=1), MASK), *OTHERS)),
-    "optional input": Case(own(optional_head, c=linear(), **A_B), FLAT, ((x(5, W, seed=1), x(5, W, seed=2)), *OTHERS)),
+    "optional input": Case(
+        own(optional_head, c=linear(), **A_B), FLAT, ((x(5, W, seed=1), x(5, W, seed=2)), *OTHERS)
+    ),
     "a flag": Case(own(flag, c=linear(), **A_B), FLAT, ((x(5, W, seed=1), True), *OTHERS)),
     "rows that are kept": Case(own(pooled_by_count, **A_B), FLAT, OTHERS),
     "positions": Case(own(positions, norm=lambda: nn.LayerNorm(W), table=table(32, W)), SHORT, LONG),
@@ -517,11 +533,15 @@ NETWORKS: Mapping[str, Case] = {
     "absolute table": Case(own(absolute_table, **TABLE), SHORT, SEQUENCES),
     "product of tables": Case(own(product_of_tables, other=table(32, W), **TABLE), SHORT, SEQUENCES),
     "joined tables": Case(own(joined_tables, other=table(32, W), **TABLE), SHORT, SEQUENCES),
-    "factored table": Case(own(factored_table, left=table(32, 3), right=table(3, W), out=linear()), SHORT, SEQUENCES),
+    "factored table": Case(
+        own(factored_table, left=table(32, 3), right=table(3, W), out=linear()), SHORT, SEQUENCES
+    ),
     "gathered table": Case(own(gathered_table, **TABLE), SHORT, SEQUENCES),
     "taken along": Case(own(taken_along, **TABLE), SHORT, SEQUENCES),
     "relative logits": Case(
-        own(relative_logits, norm=lambda: nn.LayerNorm(W), relative=linear(W, 16), value=linear()), SHORT, SEQUENCES
+        own(relative_logits, norm=lambda: nn.LayerNorm(W), relative=linear(W, 16), value=linear()),
+        SHORT,
+        SEQUENCES,
     ),
     "relative bias": Case(own(relative_bias, **TABLE), SHORT, SEQUENCES),
     "chunks": Case(own(chunks, **A_OUT), SHORT, SEQUENCES),
@@ -535,7 +555,9 @@ NETWORKS: Mapping[str, Case] = {
     "even and odd": Case(own(even_and_odd, **A_OUT), SHORT, SEQUENCES),
     "size of the batch": Case(own(batch_decides, **A_OUT), SHORT, ((x(8, 5, W),), (x(1, 5, W),))),
     "random": Case(own(dropped(lambda _: random.random() < 0.5), **layers()), FLAT, OTHERS * 2),
-    "numpy's random": Case(own(dropped(lambda _: bool(np.random.rand() < 0.5)), **layers()), FLAT, OTHERS * 2),  # noqa: NPY002
+    "numpy's random": Case(
+        own(dropped(lambda _: bool(np.random.rand() < 0.5)), **layers()), FLAT, OTHERS * 2
+    ),
     "torch's random": Case(own(dropped(lambda _: bool(torch.rand(()) < 0.5)), **layers()), FLAT, OTHERS * 2),
     "counter": Case(own(dropped(lambda m: m.calls % 7 == 0), **layers()), FLAT, OTHERS * 2),
     "LayerDrop": Case(own(skipped, **layers()), FLAT, OTHERS * 2, train=True),
@@ -550,7 +572,9 @@ NETWORKS: Mapping[str, Case] = {
     "no bias before batch normalization": Case(normalized(bias=False), FLAT, OTHERS, train=True),
     "batch normalization without gains": Case(normalized(bias=True, affine=False), FLAT, OTHERS, train=True),
     "batch normalization in evaluation": Case(normalized(bias=True), FLAT, OTHERS),
-    "convolutions with statistics": Case(convolutions, (x(3, 2, 6, 6),), ((x(4, 2, 8, 8, seed=1),),), train=True),
+    "convolutions with statistics": Case(
+        convolutions, (x(3, 2, 6, 6),), ((x(4, 2, 8, 8, seed=1),),), train=True
+    ),
     "closure": Case(closure, FLAT, OTHERS),
     "partial": Case(partial, FLAT, OTHERS),
     "list of parameters": Case(held(lambda a: [a.weight], lambda kept: kept[0]), FLAT, OTHERS),
@@ -558,15 +582,21 @@ NETWORKS: Mapping[str, Case] = {
     "dictionary of parameters": Case(held(lambda a: {"w": a.weight}, lambda kept: kept["w"]), FLAT, OTHERS),
     "detached attribute": Case(held(lambda a: a.weight.detach(), lambda kept: kept), FLAT, OTHERS),
     "transposed attribute": Case(held(lambda a: [a.weight.detach().t()], lambda kept: kept[0]), FLAT, OTHERS),
-    "part of a parameter": Case(held(lambda a: [a.weight.detach()[:, :1]], lambda kept: kept[0]), FLAT, OTHERS),
+    "part of a parameter": Case(
+        held(lambda a: [a.weight.detach()[:, :1]], lambda kept: kept[0]), FLAT, OTHERS
+    ),
     "buffer that is a view": Case(view_buffer, FLAT, OTHERS),
-    "dataclass": Case(own(looked_up, **TABLE), batch(Batch, 2, 4, 6), (batch(Batch, 1, 3, 4), batch(Batch, 9, 7, 4))),
+    "dataclass": Case(
+        own(looked_up, **TABLE), batch(Batch, 2, 4, 6), (batch(Batch, 1, 3, 4), batch(Batch, 9, 7, 4))
+    ),
     "kind of dictionary": Case(own(looked_up, **TABLE), batch(Record, 2, 4, 6), (batch(Record, 1, 3, 4),)),
     "constant beside a small mean": Case(own(added(1e-4, 1e-7), a=linear(), b=table(W, 2)), FLAT, OTHERS),
     "constant beside a mean": Case(own(added(1e-5, 1.0), a=linear(), b=table(W, 2)), FLAT, OTHERS),
     **{
         f"layer norm, eps {eps}": Case(
-            lambda eps=eps: nn.Sequential(nn.Linear(W, 6), nn.LayerNorm(6, eps=eps), nn.Linear(6, W)), FLAT, OTHERS
+            lambda eps=eps: nn.Sequential(nn.Linear(W, 6), nn.LayerNorm(6, eps=eps), nn.Linear(6, W)),
+            FLAT,
+            OTHERS,
         )
         for eps in (1e-3, 1e-2, 0.1, 0.5)
     },

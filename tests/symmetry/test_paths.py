@@ -1,4 +1,4 @@
-"""Paths that the example does not take: rescaled copies agree there too, or the group is smaller and says so."""
+"""Paths that the example does not take: rescaled copies agree there too, or the group is smaller."""
 
 import copy
 import random
@@ -78,7 +78,7 @@ class LayerDrop(nn.Module):
 
 DRAWS: dict[str, Callable[[LayerDrop], Any]] = {
     "random": lambda _: random.random(),
-    "numpy": lambda _: np.random.rand(),  # noqa: NPY002
+    "numpy": lambda _: np.random.rand(),
     "torch": lambda _: torch.rand(()),
     "counter": lambda model: model.calls % 5 / 5,
 }
@@ -152,7 +152,7 @@ def largest_change(model: nn.Module, spec: SymmetrySpec, calls: list[tuple[Tenso
         for call in calls:
             outputs: list[Tensor] = []
             for one in pair:
-                random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)  # noqa: NPY002
+                random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
                 outputs.append(one(*call).detach())
             worst = max(worst, float((outputs[0] - outputs[1]).abs().max() / outputs[0].abs().max()))
     return worst
@@ -251,12 +251,12 @@ def test_an_ordinary_network_takes_one_path_and_there_is_nothing_to_say() -> Non
 
 
 def test_generators_of_random_numbers_are_as_they_were() -> None:
-    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
-    before = random.random(), np.random.rand(), float(torch.rand(()))  # noqa: NPY002
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    before = random.random(), np.random.rand(), float(torch.rand(()))
     model = block()
-    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
     discover(model, (torch.zeros(5, 4),))
-    assert (random.random(), np.random.rand(), float(torch.rand(()))) == before  # noqa: NPY002
+    assert (random.random(), np.random.rand(), float(torch.rand(()))) == before
 
 
 def test_a_value_is_seen_in_the_frames_between_its_maker_and_its_taker() -> None:
@@ -264,6 +264,8 @@ def test_a_value_is_seen_in_the_frames_between_its_maker_and_its_taker() -> None
     graph = survey(model, [Call((torch.rand(5, 4),), {})]).first
     assert isinstance(graph, Graph)
     assert crossings(graph, frozenset()) == set()
-    inside = {operation.index for operation in graph.operations if operation.place in ("0.0", "0.1", "1.0", "1.1")}
+    inside = {
+        operation.index for operation in graph.operations if operation.place in ("0.0", "0.1", "1.0", "1.1")
+    }
     assert not crossings(graph, frozenset({""})) & inside
     assert crossings(graph, frozenset({"", "0"})) & inside

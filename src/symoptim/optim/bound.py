@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import CheckpointError, OptionError, SymmetryError, UnmeasuredWarning
+from symoptim.errors import CheckpointError, OptionError, SymmetryError, UnmeasuredWarning, warn_user
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.dispatch import why_not_here
@@ -17,7 +17,6 @@ from symoptim.metric.gauge import Gauge
 from symoptim.metric.sides import Sides
 from symoptim.modules import unwrapped
 from symoptim.optim.apply import Factors
-from symoptim.optim.checks import warn_user
 from symoptim.optim.notices import Notices, warn_of_empty
 from symoptim.optim.precision import State, working_weights
 from symoptim.symmetry.spec import SymmetrySpec

@@ -6,8 +6,7 @@ from torch import fx, nn
 from torch.export.unflatten import InterpreterModule
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 
-from symoptim.errors import GeometryWarning
-from symoptim.optim.checks import warn_user
+from symoptim.errors import GeometryWarning, warn_user
 from symoptim.routing import Routed, embeddings_of, names_any
 
 MOST = 0.5

@@ -6,8 +6,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 
-from symoptim.errors import GeometryWarning, ModeWarning, UngroupedWarning
-from symoptim.optim.checks import warn_user
+from symoptim.errors import GeometryWarning, ModeWarning, UngroupedWarning, warn_user
 from symoptim.symmetry.spec import SymmetrySpec
 
 

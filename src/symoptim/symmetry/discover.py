@@ -52,7 +52,7 @@ def discover(
             unless they choose a path through the model; sizes do: a sequence of one step tells nothing of
             weights that multiply the step before it.
         keywords: its other arguments.
-        inputs: positional arguments of more calls, with the same keywords, or pairs of arguments and keywords.
+        inputs: positional arguments of more calls, with the same keywords, or pairs of both.
         vouch: patterns (``"encoder.pooler"``, ``"layers.*.experts"``, ``"*"``) of names of modules and
             parameters for which no other path is taken than those of the examples.
         ansatz: ``element`` gives every entry of a parameter an unknown of its own: for tests, it is slow.
@@ -101,8 +101,8 @@ def _warning(spec: SymmetrySpec) -> str:
         count = f" and {len(spec.unreached) - 4} more" if len(spec.unreached) > 4 else ""
         said.append(f"no pass reached {', '.join(spec.unreached[:4])}{count}")
     return (
-        f"other paths through the model are possible ({'; '.join(said)}). What could meet them was pinned: give "
-        "examples of them in inputs=[...], and vouch=[...] with names of the modules and parameters if these "
+        f"other paths through the model are possible ({'; '.join(said)}). What could meet them was pinned: "
+        "give examples of them in inputs=[...], and vouch=[...] with names of the modules and parameters if these "
         "are all"
     )
 
@@ -110,7 +110,7 @@ def _warning(spec: SymmetrySpec) -> str:
 def _graphs_of(
     model: nn.Module, calls: Sequence[Call], vouch: Sequence[str]
 ) -> tuple[list[Graph], Survey, str]:
-    """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded, if so."""
+    """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded."""
     graph, recorded = _traced(model, calls[0])
     try:
         seen = survey(model, calls, vouch)

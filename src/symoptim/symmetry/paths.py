@@ -184,9 +184,9 @@ class _Surveyor:
     def _note_asked_values(self) -> None:
         for graph in self.passes:
             for operation, cause in _asked(graph):
-                self.reasons.setdefault(f"{cause} are asked for by Python and may decide the path", set()).add(
-                    operation.place
-                )
+                self.reasons.setdefault(
+                    f"{cause} are asked for by Python and may decide the path", set()
+                ).add(operation.place)
 
     def _closed(self, found: Survey) -> Survey:
         """The result: modules around exposed ones are exposed too, those that are vouched for are not."""
@@ -261,7 +261,7 @@ def _memory(tensor: Tensor) -> int:
 
 
 def isolated(model: nn.Module) -> nn.Module:
-    """A model with the same tensors and a state of Python of its own; the model itself if it cannot be copied.
+    """A model with the same tensors and Python state of its own; the model itself if it cannot be copied.
 
     >>> model = nn.Linear(2, 2)
     >>> isolated(model) is model, isolated(model).weight is model.weight

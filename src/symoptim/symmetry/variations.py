@@ -254,7 +254,9 @@ def _where_others_hold(guards: list[Any], symbol: Any, size: int) -> list[int]:
     numbers = {int(number) for guard in guards for number in guard.atoms() if number.is_Integer}
     near = {number + step for number in numbers for step in (-1, 0, 1)}
     candidates = sorted({n for n in (*near, *range(1, 2 * size + 10)) if n > 0}, key=lambda n: abs(n - size))
-    fails = {n: {place for place, guard in enumerate(guards) if not _holds(guard, symbol, n)} for n in candidates}
+    fails = {
+        n: {place for place, guard in enumerate(guards) if not _holds(guard, symbol, n)} for n in candidates
+    }
     chosen: list[int] = []
     left = set[int]().union(*fails.values()) if fails else set[int]()
     while left:
