@@ -75,3 +75,7 @@ class GeometryWarning(SymoptimWarning):
 
 class UngroupedWarning(SymoptimWarning):
     """A parameter of the model has a gradient and is in no group, so that it is not trained."""
+
+
+class SlowWarning(SymoptimWarning):
+    """What is installed makes something slower than it could be."""

@@ -4,7 +4,7 @@ Momentum of the scaled metric is in other units than momentum of plain SGD, and 
 chart is in other coordinates than one outside. So every group remembers which optimizer it belongs to.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Container, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,11 @@ State = dict[str, Any]
 
 @contextmanager
 def loading(
-    optimizer: Optimizer, *, check: Callable[[State], None], finish: Callable[[State], None]
+    optimizer: Optimizer,
+    *,
+    check: Callable[[State], None],
+    finish: Callable[[State], None],
+    weights: Container[str] = (),
 ) -> Generator[None]:
     """Guard a ``load_state_dict``: refuse before anything is changed, keep what a load must not change.
 
@@ -28,6 +32,7 @@ def loading(
         optimizer: the optimizer that is about to load.
         check: looks at the state dict, its groups completed by those of the optimizer, and may refuse it.
         finish: called with the state dict once it is loaded, before the user's own hooks run.
+        weights: keys of state that hold copies of weights, which mean the same in every geometry.
 
     Yields:
         Nothing; the load is to be made inside.
@@ -36,7 +41,7 @@ def loading(
     final: list[State] = []
 
     def before(_: Optimizer, saved: State) -> None:
-        _require_same_meaning(kept, saved)
+        _require_same_meaning(kept, saved, weights)
         both = zip(optimizer.param_groups, saved["param_groups"], kept, strict=False)
         merged = [{**group, **other, **meaning} for group, other, meaning in both]
         check({**saved, "param_groups": merged})
@@ -57,9 +62,9 @@ def loading(
         last.remove()
 
 
-def _require_same_meaning(groups: list[State], saved: State) -> None:
-    """Refuse a saved state of another meaning; one that is empty, whatever made it, has none."""
-    if not saved["state"]:
+def _require_same_meaning(groups: list[State], saved: State, weights: Container[str]) -> None:
+    """Refuse a saved state of another meaning; one that holds nothing but weights has none."""
+    if all(key in weights for state in saved["state"].values() for key in state):
         return
     for index, (group, other) in enumerate(zip(groups, saved["param_groups"], strict=False)):
         for key in MEANING:
