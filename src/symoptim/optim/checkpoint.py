@@ -38,6 +38,8 @@ def loading(
         Nothing; the load is to be made inside.
     """
     kept = [{key: group[key] for key in MEANING if key in group} for group in optimizer.param_groups]
+    defaults = optimizer.defaults
+    options = [{key: group[key] for key in defaults if key in group} for group in optimizer.param_groups]
     final: list[State] = []
 
     def before(_: Optimizer, saved: State) -> None:
@@ -48,7 +50,8 @@ def loading(
         final.append(saved)
 
     def after(_: Optimizer) -> None:
-        for group, meaning in zip(optimizer.param_groups, kept, strict=True):
+        for group, meaning, own in zip(optimizer.param_groups, kept, options, strict=True):
+            group.update({key: own[key] for key in own if key not in group})  # as it was checked
             group.update(meaning)
         finish(final[0])
 
