@@ -217,7 +217,7 @@ class GeometricSGD(Optimizer):
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
         self._fused = None
         check, finish = self._check_saved, self._finish_loading
-        with loading(self, check=check, finish=finish, weights=("master",)):
+        with loading(self, check=check, finish=finish, weights={"master"}):
             super().load_state_dict(state_dict)
 
     def _check_saved(self, saved: dict[str, Any]) -> None:

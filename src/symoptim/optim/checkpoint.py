@@ -4,9 +4,9 @@ Momentum of the scaled metric is in other units than momentum of plain SGD, and 
 chart is in other coordinates than one outside. So every group remembers which optimizer it belongs to.
 """
 
-from collections.abc import Callable, Container, Generator
+from collections.abc import Callable, Generator, Set
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from torch.optim import Optimizer
 
@@ -24,7 +24,7 @@ def loading(
     *,
     check: Callable[[State], None],
     finish: Callable[[State], None],
-    weights: Container[str] = (),
+    weights: Set[str] = frozenset(),
 ) -> Generator[None]:
     """Guard a ``load_state_dict``: refuse before anything is changed, keep what a load must not change.
 
@@ -65,9 +65,10 @@ def loading(
         last.remove()
 
 
-def _require_same_meaning(groups: list[State], saved: State, weights: Container[str]) -> None:
+def _require_same_meaning(groups: list[State], saved: State, weights: Set[str]) -> None:
     """Refuse a saved state of another meaning; one that holds nothing but weights has none."""
-    if all(key in weights for state in saved["state"].values() for key in state):
+    states = saved["state"].values()
+    if all(isinstance(state, dict) and set(cast(State, state)) <= weights for state in states):
         return
     for index, (group, other) in enumerate(zip(groups, saved["param_groups"], strict=False)):
         for key in MEANING:

@@ -57,10 +57,13 @@ def why_no_kernel(parameter: Tensor) -> str | None:
 
 
 def require_kernels(group: Group) -> None:
-    """Refuse a group that asks for fused steps where there are no kernels for its parameters."""
+    """Refuse a group that asks for fused steps where there are no kernels for its parameters.
+
+    Parameters on the meta device are not anywhere yet: they are refused if they are still there when stepped.
+    """
     if group["fused"]:
         for name, parameter in labeled(group):
-            if reason := why_no_kernel(parameter):
+            if not parameter.is_meta and (reason := why_no_kernel(parameter)):
                 raise OptionError(
                     f"{name} cannot take fused steps: {reason}. Or leave fused at None to have it stepped "
                     "otherwise"
