@@ -218,3 +218,26 @@ def test_master_copies_are_refused_by_an_optimizer_that_keeps_none() -> None:
     saver.step()
     with pytest.raises(CheckpointError, match="group 0 has optimizer"):
         invariant(AdamW, [weight], lr=1e-3).load_state_dict(saver.state_dict())
+
+
+@pytest.mark.parametrize("make", [SCALED, UNIT_NORM, CHARTED, ADAMW])
+@pytest.mark.parametrize("state", ["x", None, 1])
+def test_what_is_no_state_is_refused_and_changes_nothing(make: Make, state: object) -> None:
+    optimizer = stepped(make)
+    before, saved = str(optimizer.state_dict()), copy.deepcopy(optimizer.state_dict())
+    saved["state"][0] = state
+    with pytest.raises(CheckpointError, match=r"the saved state of parameter 0 is .*, not a dict"):
+        optimizer.load_state_dict(saved)
+    assert str(optimizer.state_dict()) == before
+
+
+@pytest.mark.parametrize(
+    "value", ["x", None, torch.ones(2, 2).to_sparse(), torch.ones(2, 2).to(torch.complex64)]
+)
+def test_what_is_no_momentum_is_refused_and_changes_nothing(value: object) -> None:
+    optimizer = stepped(SCALED)
+    before, saved = str(optimizer.state_dict()), copy.deepcopy(optimizer.state_dict())
+    saved["state"][0]["momentum_buffer"] = value
+    with pytest.raises(CheckpointError, match=r"momentum_buffer of parameter 0 is .*, not a dense tensor"):
+        optimizer.load_state_dict(saved)
+    assert str(optimizer.state_dict()) == before

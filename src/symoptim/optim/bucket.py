@@ -67,7 +67,8 @@ class Bucket:
         table = torch.tensor([self._row(entry) for entry in entries], device="cpu")
         self.read_as = dtype_there(self.device, self.dtype)
         self.launcher = launcher(self.device, self.read_as, table)
-        self.written, self.sizes = written, [gradient.nbytes for gradient in self._gradients()]
+        self.written = written
+        self.sizes = torch.tensor([gradient.nbytes for gradient in self._gradients()], device="cpu")
         self._point_at_gradients()
 
     def _placed(self) -> list[Any]:
@@ -98,7 +99,8 @@ class Bucket:
     def _point_at_gradients(self) -> None:
         self.launcher.point_at(self.watch.gradients)
         # Kernels read a part of a gradient when they have written other parts.
-        self.is_aliased = self.written.has(self.watch.gradients, self.sizes)
+        self.are_aliased = self.written.has(self.watch.gradients, self.sizes)
+        self.copies = self.read_as != self.dtype or bool(self.are_aliased.any())
 
     def is_ready(self) -> bool:
         """Whether parameters and state are where they were; gradients like the first may be anywhere."""
@@ -113,10 +115,10 @@ class Bucket:
         Returns:
             What kernels read, if it is not the gradients themselves; to be kept until they have.
         """
-        if self.read_as == self.dtype and not any(self.is_aliased):
+        if not self.copies:
             return []
-        both = zip(self._gradients(), self.is_aliased, strict=True)
-        read = [gradient.to(self.read_as, copy=is_aliased) for gradient, is_aliased in both]
+        both = zip(self._gradients(), self.are_aliased, strict=True)
+        read = [gradient.to(self.read_as, copy=bool(is_aliased)) for gradient, is_aliased in both]
         self.launcher.point_at([gradient.data_ptr() for gradient in read])
         return read
 

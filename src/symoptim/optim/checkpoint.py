@@ -6,6 +6,7 @@ chart is in other coordinates than one outside. So every group remembers which o
 
 from collections.abc import Callable, Generator, Set
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, cast
 
 from torch.optim import Optimizer
@@ -43,6 +44,7 @@ def loading(
     final: list[State] = []
 
     def before(_: Optimizer, saved: State) -> None:
+        _require_states(saved)
         _require_same_meaning(kept, saved, weights)
         both = zip(optimizer.param_groups, saved["param_groups"], kept, strict=False)
         merged = [{**group, **other, **meaning} for group, other, meaning in both]
@@ -63,6 +65,16 @@ def loading(
     finally:
         first.remove()
         last.remove()
+
+
+def _require_states(saved: State) -> None:
+    """Refuse what is no state of a parameter; under keys of their own, hooks may keep anything."""
+    for place in chain.from_iterable(group["params"] for group in saved["param_groups"]):
+        if not isinstance(saved["state"].get(place, {}), dict):
+            raise CheckpointError(
+                f"the saved state of parameter {place} is {saved['state'][place]!r}, not a dict: the "
+                "checkpoint is damaged, or of something else than an optimizer"
+            )
 
 
 def _require_same_meaning(groups: list[State], saved: State, weights: Set[str]) -> None:

@@ -75,10 +75,10 @@ def form_of(tensor: object) -> object:
 class Memory:
     """Memory of tensors that are written.
 
-    >>> weights = torch.zeros(2, 4)
-    >>> row = weights.data_ptr() + 16
-    >>> Memory([weights[:1]]).has([row]), Memory([weights]).has([row]), Memory([]).has([row])
-    ([False], [True], [False])
+    >>> weights, row = torch.zeros(2, 4), torch.tensor(16)
+    >>> second = [weights.data_ptr() + 16]
+    >>> Memory([weights]).has(second, row).tolist(), Memory([weights[:1]]).has(second, row).tolist()
+    ([True], [False])
     """
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
@@ -90,14 +90,12 @@ class Memory:
             ends = torch.tensor([end for _, end in pieces] + [_END])
         self._ends = ends.cummax(0).values
 
-    def has(self, addresses: Sequence[int], sizes: Sequence[int] | None = None) -> list[bool]:
-        """Whether any of so many bytes (one) from these addresses on is among it."""
-        with torch.device("cpu"):
-            first = torch.tensor(addresses, dtype=torch.int64)
-            past = first + (1 if sizes is None else torch.tensor(sizes, dtype=torch.int64))
-        # The first piece that ends behind an address: it begins before the past, or none does.
-        found = torch.searchsorted(self._ends, first, right=True).clamp(max=len(self._ends) - 1)
-        return (self._starts[found] < past).tolist()
+    def has(self, addresses: Sequence[int], sizes: Tensor) -> Tensor:
+        """Whether any of so many bytes from these addresses on is among it, ``(n,)``."""
+        first = torch.tensor(addresses, dtype=torch.int64, device="cpu")
+        # The first piece that ends behind an address: it begins before so many bytes are over, or none does.
+        found = torch.searchsorted(self._ends, first, right=True).clamp_(max=len(self._ends) - 1)
+        return self._starts[found] < first + sizes
 
 
 _END = torch.iinfo(torch.int64).max  # no tensor is there
