@@ -80,6 +80,10 @@ class UngroupedWarning(SymoptimWarning):
     """A parameter of the model has a gradient and is in no group, so that it is not trained."""
 
 
+class SlowWarning(SymoptimWarning):
+    """What is installed makes something slower than it could be."""
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line of the caller's that led here, whatever of torch and of ours lies between."""
     level, frame = 1, inspect.currentframe()

@@ -1,15 +1,18 @@
 """Fused steps on the CPU equal the pure ones, whatever the shape; what they cannot take is said or left."""
 
 import weakref
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from kernels.steps import CASES, OPTIMIZERS, OPTIONS, expected_steps, made, neighbors, set_gradient, tolerance
-from symoptim import ScaledSGD, UnitNormSGD
-from symoptim.errors import OptionError
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
+from symoptim.errors import OptionError, SlowWarning
 from symoptim.kernels import dispatch
+from symoptim.optim import fusible
 
 pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
@@ -91,24 +94,140 @@ def test_a_gradient_that_lies_otherwise_is_refused_or_stepped_otherwise() -> Non
     assert torch.allclose(weight, expected)
 
 
-def test_short_types_are_left_to_the_reference() -> None:
-    weight = nn.Parameter(torch.randn(3, 5, dtype=torch.bfloat16))
-    weight.grad = torch.ones_like(weight)
-    with pytest.raises(OptionError, match=r"float32 and float64, not torch\.bfloat16"):
-        ScaledSGD([weight], lr=0.1, fused=True).step()
-    ScaledSGD([weight], lr=0.1).step()
-
-
-def test_without_numba_steps_are_taken_and_asking_for_more_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    "case", ["rows of 7", "rows of 5000", "transposed, channels last", "columns", "vector"]
+)
+def test_short_types_are_stepped_by_their_master_copies(
+    case: str, name: str, options: str, dtype: torch.dtype
 ) -> None:
+    parameter = made(CASES[case], "cpu", dtype)
+    group = {"params": [parameter], "geometry": CASES[case].geometry, "axis": CASES[case].axis}
+    decay = 0.1 if name == "sm" else 0.0
+    optimizer = OPTIMIZERS[name](
+        [group], lr=0.01, fused=True, weight_decay=decay, capturable=True, **OPTIONS[options]
+    )
+    for found, expected in expected_steps(optimizer, parameter, steps=3, scale=1.0):
+        assert torch.allclose(found, expected, rtol=tolerance(dtype), atol=tolerance(dtype))
+        assert torch.equal(parameter, optimizer.state[parameter]["master"].to(dtype))
+    assert neighbors(parameter).isnan().all()
+
+
+def test_a_short_parameter_that_was_changed_from_outside_is_stepped_from_there() -> None:
+    found: list[torch.Tensor] = []
+    for fused in (True, False):
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.randn(3, 5, dtype=torch.bfloat16))
+        optimizer = ScaledSGD([weight], lr=0.1, momentum=0.9, fused=fused)
+        for number in range(4):
+            weight.grad = torch.randn_like(weight)
+            optimizer.step()
+            if number == 1:
+                weight.data[0] = 2.0
+        found.append(optimizer.state[weight]["master"])
+    assert torch.allclose(*found, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("fused", [True, None])
+def test_the_full_metric_of_short_types_is_that_of_the_reference(fused: bool | None) -> None:
+    found: list[list[torch.Tensor]] = []
+    for given in (fused, False):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+        spec = discover(model, (torch.rand(3, 4),))
+        optimizer = FullMetricSGD(model.bfloat16(), spec, lr=0.1, momentum=0.9, fused=given)
+        for _ in range(3):
+            for weight in model.parameters():
+                weight.grad = torch.randn_like(weight)
+            optimizer.step()
+        found.append([optimizer.state[weight]["master"] for weight in model.parameters()])
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture
+def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(dispatch, "_missing", lambda package: package == "numba")
-    weight = nn.Parameter(torch.ones(2, 2))
+    fusible._warn_of_slow_steps.cache_clear()
+    yield
+    fusible._warn_of_slow_steps.cache_clear()
+
+
+def _weight(dtype: torch.dtype = torch.float32) -> nn.Parameter:
+    weight = nn.Parameter(torch.ones(2, 2, dtype=dtype))
     weight.grad = torch.ones_like(weight)
-    with pytest.raises(OptionError, match="pip install numba"):
-        ScaledSGD([weight], lr=0.1, fused=True).step()
-    ScaledSGD([weight], lr=0.1).step()
+    return weight
+
+
+@pytest.mark.usefixtures("without_numba")
+def test_without_numba_fused_steps_are_refused_before_anything_changes() -> None:
+    kinds = [ScaledSGD, UnitNormSGD]
+    for kind in kinds:
+        weight = _weight()
+        with pytest.raises(
+            OptionError, match=r"numba, which is not installed: pip install '\.\[fast\]'.*at None"
+        ):
+            kind([("w", weight)], lr=0.1, fused=True)
+        assert weight.eq(1).all()
+        optimizer = kind([{"params": [weight], "geometry": "plain", "fused": False}], lr=0.1)
+        with pytest.raises(OptionError, match="parameter 0 of its group cannot take fused steps"):
+            optimizer.add_param_group({"params": [_weight()], "fused": True})
+        assert len(optimizer.param_groups) == 1
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    with pytest.raises(OptionError, match=r"parameter '0\.weight' cannot take fused steps"):
+        FullMetricSGD(model, discover(model, (torch.rand(3, 4),)), fused=True)
+
+
+@pytest.mark.usefixtures("without_numba")
+def test_without_numba_fused_steps_do_not_get_in_through_a_load() -> None:
+    optimizer = ScaledSGD([_weight()], lr=0.1, fused=False)
+    saved = optimizer.state_dict()
+    saved["param_groups"][0].update(fused=True, lr=0.5)
+    with pytest.raises(OptionError, match="cannot take fused steps"):
+        optimizer.load_state_dict(saved)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+def test_weights_to_come_may_ask_for_fused_steps_and_have_to_be_there_by_then() -> None:
+    weight = nn.Parameter(torch.ones(2, 2, device="meta"))
+    optimizer = ScaledSGD([weight], lr=0.1, fused=True)
+    weight.grad = torch.ones_like(weight)
+    with pytest.raises(OptionError, match="kernels for CPUs and CUDA devices only, not for meta"):
+        optimizer.step()
+    torch.utils.swap_tensors(weight, _weight())
+    optimizer.step()
     assert torch.allclose(weight, torch.full((2, 2), 0.8))
+
+
+@pytest.mark.usefixtures("without_numba")
+def test_without_numba_slow_steps_are_taken_and_said_once() -> None:
+    weight = _weight()
+    optimizer = ScaledSGD([weight], lr=0.1)
+    with pytest.warns(SlowWarning, match="numba is not installed") as said:
+        optimizer.step()
+    assert Path(said[0].filename) == Path(__file__)
+    assert torch.allclose(weight, torch.full((2, 2), 0.8))
+    ScaledSGD([_weight()], lr=0.1).step()  # a second warning would be an error here
+
+
+@pytest.mark.usefixtures("without_numba")
+def test_without_numba_a_slow_step_of_the_full_metric_is_said() -> None:
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = FullMetricSGD(model, discover(model, (torch.rand(3, 4),)))
+    model(torch.rand(3, 4)).square().mean().backward()
+    with pytest.warns(SlowWarning):
+        optimizer.step()
+
+
+@pytest.mark.usefixtures("without_numba")
+def test_without_numba_nothing_is_said_of_what_no_kernel_would_step() -> None:
+    with_gaps = nn.Parameter(torch.randn(4, 6)[:, ::2])
+    with_gaps.grad = torch.ones_like(with_gaps)
+    ScaledSGD([with_gaps], lr=0.1).step()
+    ScaledSGD([_weight()], lr=0.1, fused=False).step()
+    ScaledSGD([_weight()], lr=0.1, foreach=False).step()
+    ScaledSGD([nn.Parameter(torch.ones(2, 2))], lr=0.1).step()
 
 
 def test_whatever_moves_between_steps_is_followed() -> None:

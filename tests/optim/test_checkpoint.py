@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from symoptim import ScaledSGD, UnitNormSGD, invariant
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover, invariant
 from symoptim.errors import CheckpointError, OptionError
 
 Make = Callable[[list[dict]], Optimizer]
@@ -139,3 +139,105 @@ def test_hooks_of_the_user_see_and_change_what_is_loaded() -> None:
     optimizer.register_load_state_dict_pre_hook(claim)
     optimizer.load_state_dict(saved)
     assert optimizer.param_groups[0]["lr"] == 0.25
+
+
+MOMENTUM_FREE: dict[str, Make] = {
+    "ScaledSGD": lambda groups: ScaledSGD(groups, lr=0.1),
+    "UnitNormSGD": lambda groups: UnitNormSGD(groups, lr=0.1),
+    "invariant": lambda groups: invariant(SGD, groups, lr=0.1),
+    "SGD": lambda groups: SGD(groups, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": False}, {"capturable": True}])
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+def test_without_momentum_there_is_no_state_as_in_torch(
+    kind: type[ScaledSGD] | type[UnitNormSGD], options: dict[str, bool]
+) -> None:
+    optimizer = stepped(lambda groups: kind(groups, lr=0.1, **options))
+    assert not optimizer.state
+    assert not optimizer.state_dict()["state"]
+
+
+def test_the_full_metric_has_no_state_without_momentum_either() -> None:
+    for fused in (None, False):
+        model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+        x = torch.rand(2, 3)
+        optimizer = FullMetricSGD(model, discover(model, (x,)), fused=fused)
+        model(x).sum().backward()
+        optimizer.step()
+        assert not optimizer.state
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("theirs", MOMENTUM_FREE)
+@pytest.mark.parametrize("ours", ["ScaledSGD", "UnitNormSGD", "invariant"])
+def test_a_checkpoint_without_momentum_is_accepted_whatever_made_it(
+    ours: str, theirs: str, steps: int
+) -> None:
+    weight = nn.Parameter(torch.ones(2, 2))
+    weight.grad = torch.ones(2, 2)
+    geometry = {} if theirs == "SGD" else {"geometry": "columns"}
+    saver = MOMENTUM_FREE[theirs]([{"params": [weight], **geometry}])
+    for _ in range(steps):
+        saver.step()
+    saver.param_groups[0]["lr"] = 0.5
+    optimizer = stepped(MOMENTUM_FREE[ours])
+    optimizer.load_state_dict(saver.state_dict())
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert optimizer.param_groups[0]["geometry"] == "rows"
+    optimizer.step()
+
+
+def test_empty_entries_of_older_checkpoints_hold_nothing_either() -> None:
+    saved = stepped(MOMENTUM_FREE["ScaledSGD"], "columns").state_dict()
+    saved["state"] = {0: {}}
+    for optimizer in (stepped(SCALED), stepped(ADAMW)):
+        optimizer.load_state_dict(copy.deepcopy(saved))
+        optimizer.step()
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_master_copies_mean_the_same_in_every_geometry(steps: int) -> None:
+    weight = nn.Parameter(torch.ones(2, 2, dtype=torch.bfloat16))
+    weight.grad = torch.ones_like(weight)
+    saver = ScaledSGD([{"params": [weight], "geometry": "columns"}], lr=1e-3)
+    for _ in range(steps):
+        saver.step()
+    optimizer = ScaledSGD([weight], lr=1e-3)
+    optimizer.load_state_dict(copy.deepcopy(saver.state_dict()))
+    optimizer.step()
+    expected = saver.state[weight].get("master", torch.ones(2, 2))
+    assert torch.allclose(optimizer.state[weight]["master"], expected - 2e-3, atol=1e-5)
+
+
+def test_master_copies_are_refused_by_an_optimizer_that_keeps_none() -> None:
+    weight = nn.Parameter(torch.ones(2, 2, dtype=torch.bfloat16))
+    weight.grad = torch.ones_like(weight)
+    saver = ScaledSGD([weight], lr=1e-3)
+    saver.step()
+    with pytest.raises(CheckpointError, match="group 0 has optimizer"):
+        invariant(AdamW, [weight], lr=1e-3).load_state_dict(saver.state_dict())
+
+
+@pytest.mark.parametrize("make", [SCALED, UNIT_NORM, CHARTED, ADAMW])
+@pytest.mark.parametrize("state", ["x", None, 1])
+def test_what_is_no_state_is_refused_and_changes_nothing(make: Make, state: object) -> None:
+    optimizer = stepped(make)
+    before, saved = str(optimizer.state_dict()), copy.deepcopy(optimizer.state_dict())
+    saved["state"][0] = state
+    with pytest.raises(CheckpointError, match=r"the saved state of parameter 0 is .*, not a dict"):
+        optimizer.load_state_dict(saved)
+    assert str(optimizer.state_dict()) == before
+
+
+@pytest.mark.parametrize(
+    "value", ["x", None, torch.ones(2, 2).to_sparse(), torch.ones(2, 2).to(torch.complex64)]
+)
+def test_what_is_no_momentum_is_refused_and_changes_nothing(value: object) -> None:
+    optimizer = stepped(SCALED)
+    before, saved = str(optimizer.state_dict()), copy.deepcopy(optimizer.state_dict())
+    saved["state"][0]["momentum_buffer"] = value
+    with pytest.raises(CheckpointError, match=r"momentum_buffer of parameter 0 is .*, not a dense tensor"):
+        optimizer.load_state_dict(saved)
+    assert str(optimizer.state_dict()) == before

@@ -18,10 +18,13 @@ def project_to_tangent(w: Tensor, v: Tensor, over: Axes = ROWS) -> Tensor:
 
     Applied to a gradient it is the gradient on the sphere (arXiv:1511.01754, Table 1, UN). Applied to a
     tangent vector of *another* point it carries that vector here: the transport a momentum buffer needs.
+    A filter of one entry cannot turn: there it is zero, exactly.
 
     >>> project_to_tangent(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 3.0]]))
     tensor([[0., 3.]])
     """
+    if all(w.shape[axis] == 1 for axis in over):
+        return v - v  # by the formula what is left of rounding, times a large v, would turn the filter around
     return v - inner(w, v, over) * w
 
 

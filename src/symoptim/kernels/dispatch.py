@@ -33,6 +33,9 @@ class Launcher(Protocol):
         ...
 
 
+WITHOUT_NUMBA = "the kernels for CPUs are compiled by numba, which is not installed: pip install '.[fast]'"
+
+
 @functools.cache
 def _missing(package: str) -> bool:
     return importlib.util.find_spec(package) is None
@@ -46,7 +49,7 @@ def why_not_here(device: torch.device, dtype: torch.dtype) -> str | None:
     """
     if device.type == "cpu":
         if _missing("numba"):
-            return "the kernels for CPUs are compiled by numba: pip install numba"
+            return WITHOUT_NUMBA
         if dtype not in (torch.float32, torch.float64):
             return f"the kernels for CPUs take float32 and float64, not {dtype}"
         return None
@@ -57,6 +60,16 @@ def why_not_here(device: torch.device, dtype: torch.dtype) -> str | None:
             return f"the kernels for CUDA devices do not take {dtype}"
         return None
     return f"there are kernels for CPUs and CUDA devices only, not for {device.type}"
+
+
+def dtype_there(device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """Precision of what kernels step for parameters of that precision: on CPUs, of master copies.
+
+    >>> dtype_there(torch.device("cpu"), torch.bfloat16), dtype_there(torch.device("cuda"), torch.bfloat16)
+    (torch.float32, torch.bfloat16)
+    """
+    is_short = dtype in (torch.bfloat16, torch.float16)
+    return torch.float32 if device.type == "cpu" and is_short else dtype
 
 
 ACROSS = 128  # neighboring entries of a filter that a program on a CUDA device has

@@ -21,6 +21,9 @@ RATE, MOMENTUM, OLD, NEW, DECAY, SIGN = range(6)
 
 COLUMNS = 6
 
+STILL = (0.0,) * COLUMNS
+"""The row of filters that cannot move: unit-norm ones of a single entry."""
+
 
 def rate_elsewhere(group: Mapping[str, Any]) -> Tensor | None:
     """The rate of a group, if it is on a device: reading it would mean to wait for that."""

@@ -4,7 +4,7 @@ Both call the same pure step. A batch axis is all it takes to step a stack of eq
 the ``foreach`` way is no second implementation: fewer, larger operations for one more copy of the data.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import torch
@@ -144,6 +144,22 @@ def _buffer(state: State, weights: Tensor) -> Tensor:
     if "momentum_buffer" not in state:
         state["momentum_buffer"] = torch.zeros_like(weights, memory_format=torch.preserve_format)
     return state["momentum_buffer"]
+
+
+def state_of(parameter: Tensor, states: MutableMapping[Tensor, State], *, momentum: bool) -> State:
+    """State of a parameter; where nothing has to be kept none is made, as in ``torch.optim.SGD``.
+
+    Args:
+        parameter: whose state it is.
+        states: of an optimizer, which makes missing ones when they are looked up.
+        momentum: whether the parameter is stepped with momentum.
+
+    Returns:
+        The state, or an empty one that nobody keeps.
+    """
+    if momentum or update_dtype(parameter.dtype) != parameter.dtype:
+        return states[parameter]
+    return states.get(parameter, {})
 
 
 def make_state(parameter: Tensor, state: State, *, momentum: bool) -> None:

@@ -1,6 +1,7 @@
 """What the optimizers share: groups, closure, state and its saving. No formula is here."""
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +11,7 @@ from torch.optim.optimizer import Optimizer, ParamsT
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import update_dtype
 from symoptim.metric.sides import Sides
-from symoptim.optim.apply import Factors, Job, apply, device_rate, make_state, options_for
+from symoptim.optim.apply import Factors, Job, apply, device_rate, make_state, options_for, state_of
 from symoptim.optim.checkpoint import loading
 from symoptim.optim.checks import (
     Group,
@@ -23,13 +24,15 @@ from symoptim.optim.checks import (
     require_no_model,
 )
 from symoptim.optim.fused import FusedSteps
+from symoptim.optim.fusible import require_kernels
 from symoptim.optim.layout import write
+from symoptim.optim.places import storages_of
 from symoptim.optim.precision import require_same_shapes, restore_precision
 from symoptim.optim.scaling import Scaling, scaling_of, takes_scaling
 from symoptim.optim.told import told
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.catalog import Update
-from symoptim.updates.step import Rate
+from symoptim.updates.step import Rate, StepOptions
 
 
 class GeometricSGD(Optimizer):
@@ -74,7 +77,9 @@ class GeometricSGD(Optimizer):
             maximize: ascend instead of descend.
             foreach: step all parameters of one shape together; by default on accelerators only.
             fused: step by kernels that read and write every parameter once; by default wherever there are
-                some and ``foreach`` is None. True raises where there are none, False never uses any.
+                some and ``foreach`` is None (on CPUs numba compiles them; without it a
+                :class:`symoptim.errors.SlowWarning` says so). True raises where there are none, False never
+                uses any.
             capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
                 CUDA graph can be captured at any time and follows a scheduler.
             differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
@@ -108,6 +113,7 @@ class GeometricSGD(Optimizer):
         """Refuse a group this optimizer cannot serve."""
         self._check_options(group)
         check_parameters(group)
+        require_kernels(group)
         if group["differentiable"]:
             for name, parameter in labeled(group):
                 if parameter.dtype != update_dtype(parameter.dtype):
@@ -129,8 +135,9 @@ class GeometricSGD(Optimizer):
                     write(parameter, started)
         if group["capturable"]:
             group["lr"] = device_rate(group)
+            momentum = bool(group["momentum"])
             for parameter in group["params"]:
-                make_state(parameter, self.state[parameter], momentum=bool(group["momentum"]))
+                make_state(parameter, state_of(parameter, self.state, momentum=momentum), momentum=momentum)
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; one that is refused leaves the optimizer and all weights as they were."""
@@ -155,9 +162,11 @@ class GeometricSGD(Optimizer):
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             fused = self._current_fused()
             metric, scaling = self._metric(fused), scaling_of(self)
-            for group, some in zip(self.param_groups, fused.step(scaling), strict=True):
-                if some and not (scaling and bool(scaling.found_inf)):
-                    self._step_left(group, some, metric, scaling)
+            left = self._prepared(fused.left, metric, scaling)
+            fused.step(scaling)
+            if left and not (scaling and bool(scaling.found_inf)):
+                for batch in left:
+                    apply(*batch)
         return loss
 
     def _current_fused(self) -> FusedSteps:
@@ -183,28 +192,39 @@ class GeometricSGD(Optimizer):
     def _metric(self, fused: FusedSteps) -> Factors:  # noqa: ARG002 - for metrics to look at
         return {}  # factors that gradients are multiplied by before their update, by parameter
 
-    def _step_left(self, group: Group, left: list[Tensor], metric: Factors, scaling: Scaling | None) -> None:
-        """Step parameters of a group that no kernel takes."""
-        by_device: dict[torch.device, list[Job]] = {}
-        for parameter in left:
-            if parameter.grad is not None:
-                over = axes_of(group["geometry"], group["axis"], parameter.ndim)
-                gradient = parameter.grad if scaling is None else scaling.undone(parameter.grad)
-                job = Job(parameter, gradient, self.state[parameter], over, metric.get(parameter, ()))
-                by_device.setdefault(parameter.device, []).append(job)
-        for device, jobs in by_device.items():
-            apply(jobs, self.updates[group["geometry"]], options_for(group, device), group)
+    def _prepared(
+        self, left: list[list[Tensor]], metric: Factors, scaling: Scaling | None
+    ) -> list[tuple[list[Job], Update, StepOptions, Group]]:
+        """All that the pure steps of parameters need that no kernel takes; nothing is changed yet."""
+        batches: list[tuple[list[Job], Update, StepOptions, Group]] = []
+        written = storages_of(chain.from_iterable(g["params"] for g in self.param_groups if any(left)))
+        for group, parameters in zip(self.param_groups, left, strict=True):
+            by_device: dict[torch.device, list[Job]] = {}
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    over = axes_of(group["geometry"], group["axis"], parameter.ndim)
+                    gradient = parameter.grad if scaling is None else scaling.undone(parameter.grad)
+                    if not written.isdisjoint(storages_of([gradient])):
+                        gradient = gradient.clone()  # or other steps would change it
+                    state = state_of(parameter, self.state, momentum=bool(group["momentum"]))
+                    job = Job(parameter, gradient, state, over, metric.get(parameter, ()))
+                    by_device.setdefault(parameter.device, []).append(job)
+            for device, jobs in by_device.items():
+                batches.append((jobs, self.updates[group["geometry"]], options_for(group, device), group))
+        return batches
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
         self._fused = None
-        with loading(self, check=self._check_saved, finish=self._finish_loading):
+        check, finish = self._check_saved, self._finish_loading
+        with loading(self, check=check, finish=finish, weights={"master"}):
             super().load_state_dict(state_dict)
 
     def _check_saved(self, saved: dict[str, Any]) -> None:
         require_same_shapes(self, saved)
-        for group in saved["param_groups"]:
-            self._check_options(group)
+        for group, other in zip(self.param_groups, saved["param_groups"], strict=False):
+            self._check_options(other)
+            require_kernels({**other, "params": group["params"]})
 
     def _finish_loading(self, saved: dict[str, Any]) -> None:
         restore_precision(self, saved)

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
-from symoptim.kernels.dispatch import Numbers, launcher
+from symoptim.kernels.dispatch import Numbers, dtype_there, launcher
 from symoptim.kernels.lay import lay_of
 from symoptim.metric.sides import Sides
-from symoptim.optim.places import address_of, local
-from symoptim.optim.precision import State
+from symoptim.optim.places import Memory, address_of, local
+from symoptim.optim.precision import State, working_weights
 from symoptim.optim.watch import Change, watch
 
 KEPT = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
@@ -27,13 +27,18 @@ class Entry(NamedTuple):
     parameter: Tensor
     state: State
     group: int
-    """Number of its group."""
+    """Row of the table of numbers: that of its group, or the last one if it cannot move."""
     kind: int
     """Its update, as kernels know it."""
     axis: int | None
     """The axis that counts its filters; none where the update knows no filters."""
     sides: Sides | None = None
     """Factors of its gradient by rows and columns, in the full metric."""
+
+    def written(self) -> list[Tensor]:
+        """What is written when it is stepped."""
+        kept = (self.state.get(name) for name in KEPT)
+        return [self.parameter.detach(), *(tensor for tensor in kept if tensor is not None)]
 
 
 class Bucket:
@@ -43,11 +48,12 @@ class Bucket:
     and gradients are where they were; new gradients cost new addresses, anything else a new bucket.
     """
 
-    def __init__(self, entries: Sequence[Entry], *, buffered: bool) -> None:
+    def __init__(self, entries: Sequence[Entry], written: Memory, *, buffered: bool) -> None:
         """Write the table.
 
         Args:
             entries: the parameters, with gradients, momentum buffers and master copies.
+            written: what a step writes, of these and others.
             buffered: whether they are stepped with momentum.
         """
         self.whole = [entry.parameter for entry in entries]
@@ -59,8 +65,11 @@ class Bucket:
         self.kept = [name for name in KEPT if used[name]]
         self.watch = watch(self._placed(), len(self.whole))
         table = torch.tensor([self._row(entry) for entry in entries], device="cpu")
-        self.launcher = launcher(self.device, self.dtype, table)
-        self.launcher.point_at(self.watch.gradients)
+        self.read_as = dtype_there(self.device, self.dtype)
+        self.launcher = launcher(self.device, self.read_as, table)
+        self.written = written
+        self.sizes = torch.tensor([gradient.nbytes for gradient in self._gradients()], device="cpu")
+        self._point_at_gradients()
 
     def _placed(self) -> list[Any]:
         """Parameters, and what is kept of them now.
@@ -84,12 +93,34 @@ class Bucket:
         row[columns.KIND], row[columns.GROUP] = entry.kind, entry.group
         return row
 
+    def _gradients(self) -> list[Tensor]:
+        return [local(parameter.grad) for parameter in self.whole if parameter.grad is not None]
+
+    def _point_at_gradients(self) -> None:
+        self.launcher.point_at(self.watch.gradients)
+        # Kernels read a part of a gradient when they have written other parts.
+        self.are_aliased = self.written.has(self.watch.gradients, self.sizes)
+        self.copies = self.read_as != self.dtype or bool(self.are_aliased.any())
+
     def is_ready(self) -> bool:
         """Whether parameters and state are where they were; gradients like the first may be anywhere."""
         change = self.watch.change(self._placed())
         if change is Change.GRADIENTS:
-            self.launcher.point_at(self.watch.gradients)
+            self._point_at_gradients()
         return change is not Change.OTHER
+
+    def copy_gradients(self) -> list[Tensor]:
+        """Have kernels read copies where gradients are in memory that is written, or of another precision.
+
+        Returns:
+            What kernels read, if it is not the gradients themselves; to be kept until they have.
+        """
+        if not self.copies:
+            return []
+        both = zip(self._gradients(), self.are_aliased, strict=True)
+        read = [gradient.to(self.read_as, copy=bool(is_aliased)) for gradient, is_aliased in both]
+        self.launcher.point_at([gradient.data_ptr() for gradient in read])
+        return read
 
     def step(
         self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
@@ -98,4 +129,14 @@ class Bucket:
         if scaling is not None:
             scale, found = (one.to(self.device, non_blocking=True) for one in scaling)
             scaling = scale, found
+        if self.read_as == self.dtype:
+            self.launcher.launch(numbers, rates, scaling)
+            return
+        # Kernels know master copies only.
+        masters = [local(state["master"]) for state in self.states]
+        parameters = [local(parameter.detach()) for parameter in self.whole]
+        for parameter, master in zip(parameters, masters, strict=True):
+            master.copy_(working_weights(parameter, {"master": master}))
         self.launcher.launch(numbers, rates, scaling)
+        for parameter, master in zip(parameters, masters, strict=True):
+            parameter.copy_(master)

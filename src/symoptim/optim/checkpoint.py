@@ -4,9 +4,10 @@ Momentum of the scaled metric is in other units than momentum of plain SGD, and 
 chart is in other coordinates than one outside. So every group remembers which optimizer it belongs to.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Set
 from contextlib import contextmanager
-from typing import Any
+from itertools import chain
+from typing import Any, cast
 
 from torch.optim import Optimizer
 
@@ -20,7 +21,11 @@ State = dict[str, Any]
 
 @contextmanager
 def loading(
-    optimizer: Optimizer, *, check: Callable[[State], None], finish: Callable[[State], None]
+    optimizer: Optimizer,
+    *,
+    check: Callable[[State], None],
+    finish: Callable[[State], None],
+    weights: Set[str] = frozenset(),
 ) -> Generator[None]:
     """Guard a ``load_state_dict``: refuse before anything is changed, keep what a load must not change.
 
@@ -28,22 +33,27 @@ def loading(
         optimizer: the optimizer that is about to load.
         check: looks at the state dict, its groups completed by those of the optimizer, and may refuse it.
         finish: called with the state dict once it is loaded, before the user's own hooks run.
+        weights: keys of state that hold copies of weights, which mean the same in every geometry.
 
     Yields:
         Nothing; the load is to be made inside.
     """
     kept = [{key: group[key] for key in MEANING if key in group} for group in optimizer.param_groups]
+    defaults = optimizer.defaults
+    options = [{key: group[key] for key in defaults if key in group} for group in optimizer.param_groups]
     final: list[State] = []
 
     def before(_: Optimizer, saved: State) -> None:
-        _require_same_meaning(kept, saved)
+        _require_states(saved)
+        _require_same_meaning(kept, saved, weights)
         both = zip(optimizer.param_groups, saved["param_groups"], kept, strict=False)
         merged = [{**group, **other, **meaning} for group, other, meaning in both]
         check({**saved, "param_groups": merged})
         final.append(saved)
 
     def after(_: Optimizer) -> None:
-        for group, meaning in zip(optimizer.param_groups, kept, strict=True):
+        for group, meaning, own in zip(optimizer.param_groups, kept, options, strict=True):
+            group.update({key: own[key] for key in own if key not in group})  # as it was checked
             group.update(meaning)
         finish(final[0])
 
@@ -57,9 +67,20 @@ def loading(
         last.remove()
 
 
-def _require_same_meaning(groups: list[State], saved: State) -> None:
-    """Refuse a saved state of another meaning; one that is empty, whatever made it, has none."""
-    if not saved["state"]:
+def _require_states(saved: State) -> None:
+    """Refuse what is no state of a parameter; under keys of their own, hooks may keep anything."""
+    for place in chain.from_iterable(group["params"] for group in saved["param_groups"]):
+        if not isinstance(saved["state"].get(place, {}), dict):
+            raise CheckpointError(
+                f"the saved state of parameter {place} is {saved['state'][place]!r}, not a dict: the "
+                "checkpoint is damaged, or of something else than an optimizer"
+            )
+
+
+def _require_same_meaning(groups: list[State], saved: State, weights: Set[str]) -> None:
+    """Refuse a saved state of another meaning; one that holds nothing but weights has none."""
+    states = saved["state"].values()
+    if all(isinstance(state, dict) and set(cast(State, state)) <= weights for state in states):
         return
     for index, (group, other) in enumerate(zip(groups, saved["param_groups"], strict=False)):
         for key in MEANING:

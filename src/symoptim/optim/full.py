@@ -100,6 +100,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         )
 
     def _sides(self) -> Mapping[Tensor, Sides | None]:
+        self.bound.require_all_seen()  # before any state is made
         for group in self.param_groups:  # which may have got others since they were added
             for parameter in group["params"]:
                 self._named(parameter)

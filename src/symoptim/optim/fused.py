@@ -1,7 +1,7 @@
 """Fused steps of an optimizer: which parameters kernels take, and which are left to the reference."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import chain
 from operator import is_
 
 import torch
@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 from torch.optim import Optimizer
 
-from symoptim.kernels.numbers import numbers_of, rate_elsewhere
+from symoptim.kernels.numbers import STILL, numbers_of, rate_elsewhere
 from symoptim.metric.sides import Sides
-from symoptim.optim.apply import make_state
+from symoptim.optim.apply import make_state, state_of
 from symoptim.optim.bucket import Bucket, Entry
-from symoptim.optim.checks import Group, check_gradients
-from symoptim.optim.fusible import KINDS, axis_of, taken_of, without_shared
-from symoptim.optim.places import form_of
+from symoptim.optim.checks import Group
+from symoptim.optim.fusible import KINDS, axis_of, cannot_move, taken_of, without_shared
+from symoptim.optim.places import Memory, form_of
 from symoptim.optim.precision import State, lay_like
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import Update
@@ -51,24 +51,17 @@ class FusedSteps:
             for group, kept in zip(self.groups, taken, strict=True)
         ]
         """By group, parameters with a gradient that kernels do not take."""
-        self.buckets: list[Bucket] = []
-        self.late: list[Bucket] = []
-        """Those of which it is looked late whether they can be stepped, when others have been."""
-        for (_, _, buffered), entries in self._entries(optimizer, updates, sides, taken).items():
-            # With a metric, which is of all weights, nothing may be stepped before all has been looked at.
-            first, rest = (entries, []) if sides else _parted(entries)
-            self.buckets.append(Bucket(first, buffered=buffered))
-            self.late += [Bucket(rest, buffered=buffered)] if rest else []
-        self.first = [parameter for bucket in self.buckets for parameter in bucket.whole]
-        places = {p: (n, place) for n, g in enumerate(self.groups) for place, p in enumerate(g["params"])}
-        self.places = [places[parameter] for parameter in self.first]
-        stepped = {*self.first, *(parameter for bucket in self.late for parameter in bucket.whole)}
+        entries = self._entries(optimizer, updates, sides, taken)
+        written = Memory(chain.from_iterable(one.written() for some in entries.values() for one in some))
+        self.buckets = [
+            Bucket(some, written, buffered=buffered) for (_, _, buffered), some in entries.items()
+        ]
+        stepped = {parameter for bucket in self.buckets for parameter in bucket.whole}
         self.others = [parameter for parameter in self.parameters if parameter not in stepped]
         self.forms = [form_of(parameter.grad) for parameter in self.others]
         self.stepped = [parameter for parameter in self.parameters if parameter in stepped]
         self.states: list[State] = list(optimizer.state.values())
-        self.has_state = any(bucket.kept for bucket in (*self.buckets, *self.late))
-        self.is_current = True
+        self.has_state = any(bucket.kept for bucket in self.buckets)
 
     def _entries(
         self,
@@ -83,12 +76,13 @@ class FusedSteps:
             update = updates[group["geometry"]]
             for parameter in group["params"]:
                 if parameter in kept:
-                    state = optimizer.state[parameter]
                     buffered = bool(group["momentum"])
+                    state = state_of(parameter, optimizer.state, momentum=buffered)
                     make_state(parameter, state, momentum=buffered)
                     lay_like(parameter, state)
                     axis, factors = axis_of(group, update), sides.get(parameter)
-                    entry = Entry(parameter, state, number, KINDS[update], axis, factors)
+                    row = len(self.groups) if cannot_move(parameter, axis, update) else number
+                    entry = Entry(parameter, state, row, KINDS[update], axis, factors)
                     places.setdefault((parameter.device, parameter.dtype, buffered), []).append(entry)
         return places
 
@@ -102,7 +96,7 @@ class FusedSteps:
         Returns:
             Whether a step can be taken.
         """
-        if not self.is_current or len(groups) != len(self.groups) or not all(map(is_, groups, self.groups)):
+        if len(groups) != len(self.groups) or not all(map(is_, groups, self.groups)):
             return False
         if _signature(groups) != self.made_for:
             return False
@@ -114,80 +108,26 @@ class FusedSteps:
         # Parameters without a gradient may get one, and others one that a kernel can take.
         if [form_of(parameter.grad) for parameter in self.others] != self.forms:
             return False
-        if not (self._has_first() if self.late else self._has_all()):
+        if not all(map(is_, chain.from_iterable(group["params"] for group in groups), self.parameters)):
             return False
         return all(bucket.is_ready() for bucket in self.buckets)
 
-    def _has_first(self) -> bool:
-        """Whether the parameters that are stepped first are still those of the optimizer."""
-        there = [self.groups[group]["params"][place] for group, place in self.places]
-        return all(map(is_, there, self.first))
-
-    def _has_all(self) -> bool:
-        """Whether all parameters are still those of the optimizer."""
-        there = chain.from_iterable(group["params"] for group in self.groups)
-        return all(map(is_, there, self.parameters))
-
-    def step(self, scaling: tuple[Tensor, Tensor] | None = None) -> list[list[Tensor]]:
+    def step(self, scaling: tuple[Tensor, Tensor] | None = None) -> None:
         """Step all parameters that are taken.
-
-        Most of the entries are in few tensors: while a device is at work on these, the host looks whether the
-        many others are where they were. If one of these has moved, the step has begun: they are left to
-        the reference this time, and an error of the reference comes late.
 
         Args:
             scaling: what the loss was multiplied by, and whether that was too much.
-
-        Returns:
-            By group, parameters with a gradient that are not stepped: those that kernels do not take, and any
-            that have been put elsewhere, which the next step finds again.
         """
         if not self.buckets:
-            return self.left
-        numbers, rates = list(map(numbers_of, self.groups)), list(map(rate_elsewhere, self.groups))
+            return
+        numbers = [*map(numbers_of, self.groups), STILL]
+        rates = [*map(rate_elsewhere, self.groups), None]
+        copies = [bucket.copy_gradients() for bucket in self.buckets]
         for bucket in self.buckets:
             bucket.step(numbers, rates, scaling)
-        if self.late and not (self._has_all() and all(bucket.is_ready() for bucket in self.late)):
-            return self._interrupted()
-        for bucket in self.late:
-            bucket.step(numbers, rates, scaling)
+        del copies  # kernels have been told to read them
         # As an operation of torch's own would: autograd refuses to use what has been overwritten.
         increment_version(self.stepped)
-        return self.left
-
-    def _interrupted(self) -> list[list[Tensor]]:
-        """By group, all parameters but those that have been stepped first."""
-        increment_version(self.first)
-        check_gradients(self.groups)
-        self.is_current = False
-        done = set(self.first)
-        return [[p for p in group["params"] if p not in done] for group in self.groups]
-
-
-def _parted(entries: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """The largest parameters and the others, if these are many.
-
-    On CPUs there are no others: kernels there are at work as long as they are called. Elsewhere these stay in
-    order, which mostly is that of memory. When caches are full of something else, as after a backward pass,
-    a host looks at ResNet-50's in a tenth less time than by size (AMD EPYC, torch 2.13).
-    """
-    if not entries[0].parameter.is_cuda:
-        return entries, []
-    sizes = [entry.parameter.numel() for entry in entries]
-    by_size = sorted(range(len(entries)), key=sizes.__getitem__, reverse=True)
-    large = by_size[: _large([sizes[place] for place in by_size])]
-    rest = sorted(set(by_size) - set(large))
-    return [entries[place] for place in large], [entries[place] for place in rest]
-
-
-def _large(sizes: list[int]) -> int:
-    """How many of the largest tensors have four fifths of all entries; all, if that is more than a quarter.
-
-    >>> _large([90, 6, 2, 2]), _large([30, 30, 20, 20])
-    (1, 4)
-    """
-    large = next((n for n, held in enumerate(accumulate(sizes), 1) if 5 * held >= 4 * sum(sizes)), 0)
-    return large if 0 < large <= len(sizes) // 4 else len(sizes)
 
 
 def _signature(groups: Sequence[Group]) -> list[tuple[object, ...]]:

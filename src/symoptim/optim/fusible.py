@@ -1,21 +1,21 @@
 """Which parameters kernels can step, and why not the others."""
 
+import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, SlowWarning
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
-from symoptim.kernels.dispatch import why_not_here, why_not_lying
+from symoptim.kernels.dispatch import WITHOUT_NUMBA, dtype_there, why_not_here, why_not_lying
 from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
 from symoptim.metric.sides import Sides
 from symoptim.optim.bucket import KEPT
-from symoptim.optim.checks import Group, labeled
-from symoptim.optim.places import has_memory, local
+from symoptim.optim.checks import Group, labeled, warn_user
+from symoptim.optim.places import local, why_not_in_memory
 from symoptim.optim.precision import State
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
@@ -23,14 +23,14 @@ KINDS: dict[Update, int] = {PLAIN: columns.PLAIN, SCALED: columns.SCALED, UNIT_N
 
 
 def why_not(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -> str | None:
-    """Why a kernel cannot step a parameter, or None if one can."""
+    """Why a kernel cannot step a parameter, even if there are some for its device; or None if one can."""
     if update not in KINDS:
         return "there is no kernel for this update"
     if group["differentiable"]:
         return "autograd cannot follow a kernel (differentiable=True)"
-    if there := why_not_here(parameter.device, parameter.dtype) or _why_not_in_memory(parameter):
+    if there := why_not_in_memory(parameter):
         return there
-    if there := _why_not_in_memory(gradient):
+    if there := why_not_in_memory(gradient):
         return f"of its gradient, {there}"
     mine, its = _kind(parameter), _kind(gradient)
     if mine != its:
@@ -51,14 +51,23 @@ def why_not(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -
     return why_not_lying(weights.device, lay_of(weights, axis_of(group, update)))
 
 
-def _why_not_in_memory(tensor: Tensor) -> str | None:
-    # Subclasses that hold other tensors, or none, have no memory of their own.
-    dispatch = [cast("Any", kind).__torch_dispatch__ for kind in (type(tensor), Tensor)]
-    if not is_distributed(tensor) and dispatch[0] is not dispatch[1]:
-        return f"a {type(tensor).__name__} does not say where its entries are"
-    if tensor.layout is torch.strided and not has_memory(tensor):
-        return "the memory has been freed"
-    return None
+def why_no_kernel(parameter: Tensor) -> str | None:
+    """Why there are no kernels for parameters like this one on this machine, or None if there are."""
+    return why_not_here(parameter.device, dtype_there(parameter.device, parameter.dtype))
+
+
+def require_kernels(group: Group) -> None:
+    """Refuse a group that asks for fused steps where there are no kernels for its parameters.
+
+    Parameters on the meta device are not anywhere yet: they are refused if they are still there when stepped.
+    """
+    if group["fused"]:
+        for name, parameter in labeled(group):
+            if not parameter.is_meta and (reason := why_no_kernel(parameter)):
+                raise OptionError(
+                    f"{name} cannot take fused steps: {reason}. Or leave fused at None to have it stepped "
+                    "otherwise"
+                )
 
 
 def _kind(tensor: Tensor, dtype: torch.dtype | None = None) -> str:
@@ -74,6 +83,21 @@ def axis_of(group: Group, update: Update) -> int | None:
     return group["axis"] if group["geometry"] == "rows" else 1 - group["axis"]
 
 
+@functools.cache
+def _warn_of_slow_steps() -> None:
+    """Say, once in a process, that there could be kernels."""
+    warn_user(
+        "numba is not installed, so that parameters on the CPU are stepped by torch's operations, which is "
+        "slower: pip install '.[fast]', or numba itself; or say fused=False",
+        SlowWarning,
+    )
+
+
+def cannot_move(parameter: Tensor, axis: int | None, update: Update) -> bool:
+    """Whether filters are of unit norm and have one entry: kernels would move them by what is rounded."""
+    return update is UNIT_NORM and axis is not None and parameter.numel() == parameter.shape[axis]
+
+
 def why_not_with(parameter: Tensor, state: State) -> str | None:
     """Why a kernel cannot step a parameter with this state, or None if it can."""
     for key in KEPT:
@@ -82,7 +106,7 @@ def why_not_with(parameter: Tensor, state: State) -> str | None:
             continue
         if _kind(kept) != _kind(parameter, update_dtype(parameter.dtype)):
             return f"its {key} is {_kind(kept)}"
-        if why_not := _why_not_in_memory(kept):
+        if why_not := why_not_in_memory(kept):
             return f"of its {key}, {why_not}"
     return None
 
@@ -105,7 +129,9 @@ def taken_of(
     for name, parameter in labeled(group):
         if parameter.grad is not None:
             reason = why_not(parameter, parameter.grad, group, update)
-            reason = reason or why_not_with(parameter, state.get(parameter, {}))
+            reason = reason or why_not_with(parameter, state.get(parameter, {})) or why_no_kernel(parameter)
+            if reason == WITHOUT_NUMBA:
+                _warn_of_slow_steps()
             if reason is None and parameter in sides and sides[parameter] is None:
                 reason = "its scales are not those of rows and columns, or there is no kernel that finds them"
             if reason is None:

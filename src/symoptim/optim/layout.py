@@ -5,6 +5,7 @@ Every formula means the same on a DTensor as on the tensor it stands for, uneven
 single-process result. What is left out: partial values, which are not weights yet.
 """
 
+import torch
 from torch import Tensor
 
 from symoptim.errors import LayoutError
@@ -19,7 +20,14 @@ def write(target: Tensor, value: Tensor) -> None:
 
 
 def require_layout(parameter: Tensor, name: str) -> None:
-    """Refuse a parameter that is still to be summed over processes."""
+    """Refuse a parameter that is still to be summed over processes, or that cannot be written."""
+    if parameter.layout is torch.strided and not is_distributed(parameter):
+        both = zip(parameter.shape, parameter.stride(), strict=True)
+        if parameter.numel() and any(size > 1 and stride == 0 for size, stride in both):
+            raise LayoutError(
+                f"{name} has several entries in the same memory (strides {parameter.stride()}), which cannot "
+                "be given different values: clone() it"
+            )
     if is_distributed(parameter) and any(p.is_partial() for p in parameter.placements):
         raise LayoutError(
             f"{name} is laid out as {parameter.placements}; partial values are not "

@@ -4,9 +4,9 @@ All tensors are asked in one call wherever torch has such a call. The names are 
 tensors are asked one by one. See ``look.cpp`` for what is faster than both.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -40,6 +40,23 @@ def has_memory(tensor: Tensor) -> bool:
     return not here.numel() or here.untyped_storage().nbytes() > 0
 
 
+def why_not_in_memory(tensor: Tensor) -> str | None:
+    """Why a tensor has no entries in memory that can be pointed at, or None if it has."""
+    # Subclasses that hold other tensors, or none, have no memory of their own.
+    dispatch = [cast("Any", kind).__torch_dispatch__ for kind in (type(tensor), Tensor)]
+    if not is_distributed(tensor) and dispatch[0] is not dispatch[1]:
+        return f"a {type(tensor).__name__} does not say where its entries are"
+    if tensor.layout is torch.strided and not has_memory(tensor):
+        return "the memory has been freed"
+    return None
+
+
+def storages_of(tensors: Iterable[Tensor]) -> set[int]:
+    """Where the memory begins that tensors are part of; those that have none of their own are left out."""
+    dense = [one for one in tensors if one.layout is torch.strided and not one.is_meta]
+    return {local(one).untyped_storage().data_ptr() for one in dense if not why_not_in_memory(one)} - {0}
+
+
 def form_of(tensor: object) -> object:
     """All of a tensor but where it is and what is in it.
 
@@ -53,6 +70,35 @@ def form_of(tensor: object) -> object:
     spread = (tensor.placements, tensor.device_mesh) if is_distributed(tensor) else None
     about = type(tensor), tensor.dtype, tensor.device, tensor.is_neg(), spread
     return *about, tensor.shape, here.shape, here.stride()
+
+
+class Memory:
+    """Memory of tensors that are written.
+
+    >>> weights, row = torch.zeros(2, 4), torch.tensor(16)
+    >>> second = [weights.data_ptr() + 16]
+    >>> Memory([weights]).has(second, row).tolist(), Memory([weights[:1]]).has(second, row).tolist()
+    ([True], [False])
+    """
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        """Note down where they begin and end; they have no gaps."""
+        here = map(local, tensors)
+        pieces = sorted((one.data_ptr(), one.data_ptr() + one.nbytes) for one in here if one.numel())
+        with torch.device("cpu"):
+            self._starts = torch.tensor([start for start, _ in pieces] + [_END])
+            ends = torch.tensor([end for _, end in pieces] + [_END])
+        self._ends = ends.cummax(0).values
+
+    def has(self, addresses: Sequence[int], sizes: Tensor) -> Tensor:
+        """Whether any of so many bytes from these addresses on is among it, ``(n,)``."""
+        first = torch.tensor(addresses, dtype=torch.int64, device="cpu")
+        # The first piece that ends behind an address: it begins before so many bytes are over, or none does.
+        found = torch.searchsorted(self._ends, first, right=True).clamp_(max=len(self._ends) - 1)
+        return self._starts[found] < first + sizes
+
+
+_END = torch.iinfo(torch.int64).max  # no tensor is there
 
 
 class Places:

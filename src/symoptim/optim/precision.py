@@ -48,14 +48,27 @@ def lay_like(parameter: Tensor, state: State) -> None:
 
 
 def require_same_shapes(optimizer: Optimizer, saved: State) -> None:
-    """Refuse a saved state whose tensors are not shaped like the parameters they are for."""
+    """Refuse a saved state whose tensors are not like the parameters they are for."""
     for place, parameter in _places(optimizer, saved):
         for key, value in saved["state"].get(place, {}).items():
+            if key in ("momentum_buffer", "master") and not _is_dense(value):
+                raise CheckpointError(
+                    f"the saved {key} of parameter {place} is {_kind_of(value)}, not a dense tensor of real "
+                    "floating point: the checkpoint is damaged, or of another optimizer"
+                )
             if isinstance(value, Tensor) and value.shape != parameter.shape:
                 raise CheckpointError(
                     f"the saved {key} of parameter {place} has shape {tuple(value.shape)}, the parameter "
                     f"{tuple(parameter.shape)}: the state is of another model"
                 )
+
+
+def _is_dense(value: object) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided and value.is_floating_point()
+
+
+def _kind_of(value: object) -> str:
+    return f"{value.layout} of {value.dtype}" if isinstance(value, Tensor) else repr(value)
 
 
 def restore_precision(optimizer: Optimizer, saved: State) -> None:

@@ -102,8 +102,8 @@ def _warning(spec: SymmetrySpec) -> str:
         said.append(f"no pass reached {', '.join(spec.unreached[:4])}{count}")
     return (
         f"other paths through the model are possible ({'; '.join(said)}). What could meet them was pinned: "
-        "give examples of them in inputs=[...], and vouch=[...] with names of the modules and parameters if these "
-        "are all"
+        "give examples of them in inputs=[...], and vouch=[...] with names of the modules and parameters if "
+        "these are all"
     )
 
 

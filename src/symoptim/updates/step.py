@@ -78,5 +78,15 @@ def step(
         old = torch.zeros_like(w) if buffer is None else update.transport(w, buffer, over)
         new_buffer = options.momentum * old + direction
         direction = direction + options.momentum * new_buffer if options.nesterov else new_buffer
-    decayed = w * (1 - options.lr * options.weight_decay) if options.weight_decay else w
-    return Stepped(update.move(decayed, -options.lr * direction, over), new_buffer)
+    lr = rate_like(options.lr, w)
+    decayed = w * (1 - lr * options.weight_decay) if options.weight_decay else w
+    return Stepped(update.move(decayed, -lr * direction, over), new_buffer)
+
+
+def rate_like(lr: Rate, w: Tensor) -> Rate:
+    """The rate in the precision of the weights at least, in which ``1 - lr weight_decay`` is computed.
+
+    >>> rate_like(torch.tensor(0.5), torch.zeros(2, dtype=torch.float64))
+    tensor(0.5000, dtype=torch.float64)
+    """
+    return lr.to(torch.promote_types(lr.dtype, w.dtype)) if isinstance(lr, Tensor) else lr

@@ -1,0 +1,135 @@
+"""A step that is refused changes nothing: not one weight, no state, no counter, of any optimizer."""
+
+import functools
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover, invariant
+from symoptim.errors import GradientError, LayoutError
+from symoptim.symmetry.spec import SymmetrySpec
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+        ],
+    ),
+]
+
+
+def network(device: str) -> nn.Sequential:
+    """Nine tensors: the first two have nearly all entries, the last ones are small."""
+    wide = [nn.Linear(32, 64, bias=False), nn.ReLU(), nn.Linear(64, 32, bias=False), nn.ReLU()]
+    narrow = [nn.Linear(32, 8, bias=False)]
+    for _ in range(6):
+        narrow += [nn.ReLU(), nn.Linear(8, 8, bias=False)]
+    return nn.Sequential(*wide, *narrow).to(device, torch.float64)
+
+
+@functools.cache
+def symmetries() -> SymmetrySpec:
+    return discover(network("cpu"), (torch.zeros(5, 32, dtype=torch.float64),))
+
+
+Make = Callable[[nn.Module, bool | None], Optimizer]
+
+
+def _by_filters(kind: type[ScaledSGD] | type[UnitNormSGD]) -> Make:
+    return lambda model, fused: kind(model.parameters(), lr=1e-3, momentum=0.9, fused=fused)
+
+
+def _full(model: nn.Module, fused: bool | None) -> Optimizer:
+    return FullMetricSGD(model, symmetries(), lr=1e-3, momentum=0.9, fused=fused)
+
+
+def _charted(kind: Any, **options: Any) -> Make:
+    return lambda model, fused: invariant(kind, model.parameters(), lr=1e-3, fused=fused, **options)
+
+
+def _fully_charted(kind: Any, **options: Any) -> Make:
+    return lambda model, fused: invariant(kind, model, spec=symmetries(), lr=1e-3, fused=fused, **options)
+
+
+OPTIMIZERS: dict[str, Make] = {
+    "ScaledSGD": _by_filters(ScaledSGD),
+    "UnitNormSGD": _by_filters(UnitNormSGD),
+    "FullMetricSGD": _full,
+    "invariant SGD": _charted(SGD, momentum=0.9),
+    "invariant AdamW": _charted(AdamW),
+    "SGD in the full metric": _fully_charted(SGD, momentum=0.9),
+    "AdamW in the full metric": _fully_charted(AdamW),
+}
+
+
+def _sparse(weight: nn.Parameter) -> None:
+    weight.grad = torch.ones_like(weight).detach().to_sparse()
+
+
+def _complex(weight: nn.Parameter) -> None:
+    weight.grad_dtype = None  # by which torch allows it
+    weight.grad = torch.ones_like(weight, dtype=torch.complex64)
+
+
+def _misshapen(weight: nn.Parameter) -> None:
+    weight.data = torch.ones(9, 8, dtype=weight.dtype, device=weight.device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("spoil", [_sparse, _complex, _misshapen])
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_bad_gradient_of_the_last_of_nine_tensors_changes_nothing(
+    name: str, fused: bool, spoil: Callable[[nn.Parameter], None], device: str
+) -> None:
+    if fused and device == "cpu":
+        pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
+    if spoil is _complex and not hasattr(torch.Tensor, "grad_dtype"):
+        pytest.skip("this torch has no gradients of another type than their tensor's")
+    model = network(device)
+    x = torch.randn(5, 32, dtype=torch.float64, device=device)
+    optimizer = OPTIMIZERS[name](model, fused)
+    model(x).square().mean().backward()
+    optimizer.step()
+    model(x).square().mean().backward()
+    weights = list(model.parameters())
+    spoil(weights[-1])
+    before, state = (
+        deepcopy([weight.detach() for weight in weights]),
+        deepcopy(optimizer.state_dict()["state"]),
+    )
+    gradients = deepcopy([weight.grad for weight in weights[:-1]])
+    with pytest.raises(GradientError, match="the gradient of parameter"):
+        optimizer.step()
+    assert all(map(torch.equal, weights, before))
+    torch.testing.assert_close(optimizer.state_dict()["state"], state, rtol=0, atol=0)
+    torch.testing.assert_close([weight.grad for weight in weights[:-1]], gradients, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("fused", [None, False])
+def test_a_bad_rate_of_the_last_group_changes_nothing(fused: bool | None) -> None:
+    weights = [nn.Parameter(torch.randn(3, 4)) for _ in range(2)]
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    optimizer = ScaledSGD([{"params": [weight]} for weight in weights], lr=0.1, fused=fused)
+    optimizer.param_groups[1]["lr"] = torch.tensor([0.1, 0.2])
+    before = deepcopy([weight.detach() for weight in weights])
+    with pytest.raises((RuntimeError, ValueError)):
+        optimizer.step()
+    assert all(map(torch.equal, weights, before))
+
+
+def test_a_weight_that_cannot_be_written_is_refused_before_others_are_normalized() -> None:
+    first = nn.Parameter(torch.full((3, 4), 2.0))
+    overlapping = nn.Parameter(torch.ones(1, 4).expand(3, 4))
+    with pytest.raises(LayoutError, match="parameter 1 of its group has several entries in the same memory"):
+        UnitNormSGD([first, overlapping], lr=0.1)
+    assert first.eq(2.0).all()
