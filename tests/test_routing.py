@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from symoptim import Role, ScaledSGD, UnitNormSGD, param_groups
+from symoptim import Role, ScaledSGD, UnitNormSGD, balance_, param_groups
 from symoptim.errors import OptionError
 from symoptim.routing import route
 
@@ -213,7 +213,7 @@ def test_groups_changed_by_hand_print_as_they_are() -> None:
 
 @pytest.mark.parametrize("optimizer", [ScaledSGD, UnitNormSGD, torch.optim.AdamW])
 def test_groups_fit_any_optimizer(optimizer: type[torch.optim.Optimizer]) -> None:
-    model = TwoHeads()
+    model = balance_(TwoHeads())
     made = optimizer(param_groups(model), lr=0.1)
     assert made.param_groups[0]["param_names"] == ["body.weight", "first.weight"]
 

@@ -35,8 +35,8 @@ MakeOptimizer = Callable[[list[dict]], Optimizer]
 
 OPTIMIZERS: dict[str, MakeOptimizer] = {
     "scaled": lambda groups: ScaledSGD(groups, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1),
-    "unit norm": lambda groups: UnitNormSGD(groups, lr=0.05, momentum=0.9),
-    "foreach": lambda groups: UnitNormSGD(groups, lr=torch.tensor(0.05), foreach=True),
+    "unit norm": lambda groups: UnitNormSGD(groups, lr=0.05, momentum=0.9, normalize=True),
+    "foreach": lambda groups: UnitNormSGD(groups, lr=torch.tensor(0.05), foreach=True, normalize=True),
     "charted": lambda groups: invariant(AdamW, groups, lr=0.01),
 }
 

@@ -50,6 +50,6 @@ def test_scaled_metric_and_its_chart_can_be_clipped_and_unit_norm_says_how() -> 
     for optimizer in (ScaledSGD([w], lr=0.1), invariant(SGD, [w], lr=0.1)):
         assert float(clip_invariant_norm_(optimizer, 100.0)) == 5.0
     with pytest.raises(OptionError, match="clip_grad_norm_ for unit-norm filters"):
-        clip_invariant_norm_(UnitNormSGD([w], lr=0.1), 1.0)
+        clip_invariant_norm_(UnitNormSGD([w], lr=0.1, normalize=True), 1.0)
     with pytest.raises(OptionError, match="max_norm must be"):
         clip_invariant_norm_(ScaledSGD([w], lr=0.1), -1.0)
