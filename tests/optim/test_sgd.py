@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from symoptim import ScaledSGD, UnitNormSGD
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.geometry.unit_norm import normalize
 from symoptim.optim.base import GeometricSGD
@@ -307,3 +307,9 @@ def test_a_model_is_refused_with_the_way_to_its_groups(kind: type[GeometricSGD])
         kind(model, lr=0.1)  # pyright: ignore[reportArgumentType]
     parameters = nn.ParameterList([torch.randn(3, 2), torch.randn(2, 2)])
     assert len(kind(parameters, lr=0.1).param_groups[0]["params"]) == 2
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD, FullMetricSGD])
+def test_an_option_there_is_not_is_refused_by_the_class_that_was_called(kind: type[GeometricSGD]) -> None:
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\..*unexpected keyword argument 'betas'"):
+        kind([nn.Parameter(torch.eye(2))], betas=(0.9, 0.99))  # pyright: ignore[reportCallIssue]

@@ -76,8 +76,8 @@ def _balance_by(spec: SymmetrySpec, model: nn.Module, classifier: str) -> nn.Mod
     """Unit norm for rows whose norm is gauge."""
     if classifier != "rows":
         raise OptionError(
-            f"classifier={classifier!r} and spec= cannot be combined: the filters of a classifier have a size "
-            "that outputs depend on; leave one of them out"
+            f"classifier={classifier!r} and spec= cannot be combined: outputs depend on the size of a "
+            "classifier's filters; leave one of them out"
         )
     inner = unwrapped(model)
     there = spec.require_model(inner)

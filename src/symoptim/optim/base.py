@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, ParamsT
+from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import update_dtype
@@ -62,7 +62,7 @@ class GeometricSGD(Clipping):
         differentiable: bool = False,
         **own: Any,
     ) -> None:
-        """Take what :class:`.sgd.ScaledSGD` takes; ``own`` are options of the subclass, which groups may have."""
+        """Take what :class:`.sgd.ScaledSGD` takes, and ``own`` options of the subclass."""
         defaults = {
             "lr": lr,
             "momentum": momentum,

@@ -53,11 +53,10 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     the scaling of the weights back in. Nothing waits for the device. Gradients of which the length is not a
     number are left as they are; where it is infinite, finite ones become zero, as with torch's.
 
-    Trainers clip by ``torch.nn.utils.clip_grad_norm_`` unless that is switched off, and an optimizer cannot see
-    that they did: with Hugging Face's ``Trainer`` set ``max_grad_norm=0``, with Lightning leave
-    ``gradient_clip_val`` out, and give the optimizer ``max_norm=1.0`` instead, which then calls this function
-    at the beginning of every step. In a loop of your own either call it before ``optimizer.step()`` (after
-    ``scaler.unscale_(optimizer)``, where there is a ``GradScaler``), or give ``max_norm``.
+    Trainers clip by ``torch.nn.utils.clip_grad_norm_``, and an optimizer cannot see that they did. Switch
+    that off (``TrainingArguments(max_grad_norm=0)`` of Hugging Face, no ``gradient_clip_val`` for Lightning)
+    and give the optimizer ``max_norm=1.0``: every step then begins with this function. In a loop of your own
+    do the same, or call it before ``optimizer.step()``; with a ``GradScaler`` after its ``unscale_``.
 
     Args:
         optimizer: ``FullMetricSGD``, ``ScaledSGD`` or one that :func:`symoptim.invariant` made.

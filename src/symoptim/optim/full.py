@@ -71,8 +71,8 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
 
         Args:
             model: the network; all its parameters that require gradients are trained.
-            spec: its symmetries, of :func:`symoptim.discover`, without which this raises; found in the mode it is trained in, for batch
-                normalization has others in evaluation.
+            spec: its symmetries, of :func:`symoptim.discover`; found in the mode it is trained in, for batch
+                normalization has others in evaluation. There is no default: without them this raises.
             lr: rate, a number or a 1-element Tensor.
             momentum: momentum factor.
             gauge: how sizes of units become scales of weights.

@@ -88,10 +88,10 @@ def param_groups(
         overrides: geometry by name of a module (for all weights under it with two axes or more) or of a
             single parameter, or a :class:`symoptim.Role` to give the axis too; the longest name wins.
 
-    A weight that is entirely zero when this is called (LoRA's second factor, a head or a residual branch that
-    starts at zero) has no scale and would never learn: it is ``plain``, unless an override names it. Call this
-    before weights are loaded that have learned, for the groups have to be those of the saved state. Of weights
-    with only some zero filters these stay zero, and optimizers warn of them.
+    A weight that is zero as a whole (LoRA's second factor, a head or a residual branch that starts at zero)
+    has no scale and would never learn: it is ``plain``, unless an override names it. So make the groups
+    before trained weights are loaded: those of a saved optimizer were made of the weights at the start. Where
+    only some filters of a weight are zero they stay zero, and optimizers warn.
 
     Returns:
         Groups for :class:`symoptim.ScaledSGD`, :class:`symoptim.UnitNormSGD`, :func:`symoptim.invariant`

@@ -17,7 +17,13 @@ from symoptim.optim.checks import (
     warn_user,
 )
 from symoptim.optim.groups import ParameterGroups
-from symoptim.optim.unit_rows import NOTED, GaugeStart, changes_of_norms, gauge_start, require_all_here
+from symoptim.optim.unit_rows import (
+    NOTED,
+    GaugeStart,
+    changes_of_norms,
+    gauge_start,
+    require_unit_norm_in_parts,
+)
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
@@ -33,7 +39,9 @@ class ScaledSGD(GeometricSGD):
     SGD. The loss curve is the same from every rescaling of the weights that the paper names
     (arXiv:1511.01754, eqs. 1-3, 7 and Table 1), with momentum and weight decay too.
 
-    A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`).
+    A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`). Clip
+    gradients by ``max_norm`` or :func:`symoptim.clip_invariant_norm_`: ``torch.nn.utils.clip_grad_norm_``,
+    which trainers call unless that is switched off, brings the scaling back in.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -221,6 +229,7 @@ class UnitNormSGD(GeometricSGD):
                 f"{name} has rows without a direction ({which}), which cannot be kept at unit norm: "
                 "initialize them, or put the parameter into a 'plain' group"
             )
+        require_unit_norm_in_parts()
         self._unstarted |= {p for p in group["params"] if not p.requires_grad}
         self._check_norms(group, group["params"])
 
@@ -231,7 +240,6 @@ class UnitNormSGD(GeometricSGD):
         if not changed:
             return
         names, largest = list(changed), max(changed.values())
-        require_all_here(names)
         if group["normalize"] is False:
             raise OptionError(
                 f"normalize=False, and rows are not of unit norm (it would change by up to {largest:.2g} of "
@@ -266,9 +274,9 @@ class UnitNormSGD(GeometricSGD):
         start = gauge_start(model, spec, [{"normalize": normalize, **group} for group in params])
         if start.others:
             warn_user(
-                "UnitNormSGD takes plain steps for weights whose rows do not have unit norm and cannot get it "
-                f"without a change of outputs: {first_few(start.others)}. Give normalize=True if they are to be "
-                "normalized all the same",
+                "UnitNormSGD takes plain steps for weights whose rows do not have unit norm, and cannot be "
+                f"given it without a change of outputs: {first_few(start.others)}. normalize=True normalizes "
+                "them all the same",
                 GeometryWarning,
             )
         return start

@@ -2,10 +2,11 @@
 
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from symoptim.errors import OptionError
 from symoptim.geometry.distributed import gathered
@@ -149,15 +150,26 @@ def change_of_norms(weight: Tensor, over: Axes) -> float:
     return float(gathered(change).max()) if change.numel() else 0.0
 
 
-def require_all_here(names: list[str]) -> None:
-    """Refuse to normalize a part of the parameters, which torch's ZeroRedundancyOptimizer hands out."""
+def require_unit_norm_in_parts() -> None:
+    """Refuse to normalize a part of the parameters, which torch's ZeroRedundancyOptimizer hands out.
+
+    It says nowhere else that it does: it is found among the callers, as its local optimizer is made. All its
+    parameters are looked at, so that all processes refuse.
+    """
     frame = inspect.currentframe()
     while frame is not None:
-        kinds = type(frame.f_locals.get("self")).__mro__
-        if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in kinds):
-            raise OptionError(
-                "ZeroRedundancyOptimizer gives each process a part of the parameters, so that each would "
-                f"normalize other ones ({first_few(names)}): give all rows unit norm on all processes "
-                "before, by symoptim.balance_(model) or symoptim.UnitNormSGD(groups)"
-            )
+        whole = frame.f_locals.get("self")
+        if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(whole).__mro__):
+            _require_unit_norm(cast("Optimizer", whole).param_groups)
         frame = frame.f_back
+
+
+def _require_unit_norm(groups: list[Group]) -> None:
+    named = ({"geometry": "rows", "axis": 0, **group} for group in groups)
+    changed = [changes_of_norms(group, group["params"]) for group in named if group["geometry"] == "rows"]
+    if names := [name for group in changed for name in group]:
+        raise OptionError(
+            "ZeroRedundancyOptimizer gives each process a part of the parameters, so that each would "
+            f"normalize other ones ({first_few(names)}): give all rows unit norm on every process first, by "
+            "symoptim.balance_(model) or symoptim.UnitNormSGD(groups)"
+        )
