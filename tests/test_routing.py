@@ -269,7 +269,7 @@ def test_a_weight_that_is_zero_at_the_start_is_plain_and_learns(known: bool) -> 
             loss = cross_entropy(model(x), labels)
             loss.backward()
             optimizer.step()
-            losses.append(float(loss))
+            losses.append(loss.item())
         assert losses[-1] < 0.9 * losses[0]
 
 

@@ -155,7 +155,7 @@ def _unit_norm_errors(device: str, dtype: torch.dtype) -> list[ErrorOptimizerInp
 
 
 def _sparse_gradient() -> ErrorOptimizerInput:
-    weight = nn.Parameter(torch.ones(2, 2))
+    weight = nn.Parameter(torch.eye(2))
     weight.grad = torch.eye(2).to_sparse()
     return ErrorOptimizerInput(
         OptimizerInput(params=[weight], kwargs={}, desc="sparse gradient"),

@@ -75,10 +75,8 @@ def test_max_norm_is_clipping_before_every_step(name: str) -> None:
     for within in (True, False):
         model, x, spec = a_network()
         optimizer = CLIPPING[name](model, spec, 0.1 if within else None)
-        if within:
-            optimizer = copy.deepcopy((model, optimizer))
-            model, optimizer = optimizer
-        clip = None if within else lambda optimizer: clip_invariant_norm_(optimizer, 0.1)
+        model, optimizer = copy.deepcopy((model, optimizer))  # which remembers it
+        clip = (lambda _: None) if within else (lambda optimizer: clip_invariant_norm_(optimizer, 0.1))
         curves.append(losses(model, x, optimizer, before_step=clip))
     assert torch.equal(*curves)
     model, x, spec = a_network()

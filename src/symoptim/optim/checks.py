@@ -131,7 +131,7 @@ def is_zero(parameter: Tensor) -> bool:
     """Whether a parameter has entries and all of them are zero."""
     if parameter.is_meta or not parameter.numel():
         return False
-    return not bool(gathered(parameter.detach().abs().amax()))
+    return not bool(gathered(parameter.detach().abs().sum()))
 
 
 def warn_of_zero_filters(group: Group) -> None:
