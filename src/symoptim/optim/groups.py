@@ -161,7 +161,7 @@ def _named(names: tuple[str, ...], overrides: Mapping[str, Geometry | Role]) -> 
 
 def _with_gauge(routed: list[Routed], model: nn.Module, spec: SymmetrySpec) -> list[Routed]:
     """Reasons that say which rows cannot be given unit norm by a rescaling."""
-    rows = {one.parameter: one.role.axis for one in routed if one.role.geometry == "rows"}
+    rows: dict[Tensor, int] = {one.parameter: one.role.axis for one in routed if one.role.geometry == "rows"}
     gauge = {parameter for parameter, _ in gauge_weights(model, spec, rows)}
     return [
         one._replace(role=one.role._replace(reason=f"{one.role.reason}, not each row by itself"))

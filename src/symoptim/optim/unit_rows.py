@@ -165,7 +165,7 @@ def require_unit_norm_in_parts() -> None:
 
 
 def _require_unit_norm(groups: list[Group]) -> None:
-    named = ({"geometry": "rows", "axis": 0, **group} for group in groups)
+    named: list[Group] = [{"geometry": "rows", "axis": 0, **group} for group in groups]
     changed = [changes_of_norms(group, group["params"]) for group in named if group["geometry"] == "rows"]
     if names := [name for group in changed for name in group]:
         raise OptionError(
