@@ -36,7 +36,7 @@ from symoptim.records.provenance import command_line, describe_process
 UPDATES: dict[str, Callable[[nn.Module, SymmetrySpec, float], Optimizer]] = {
     "sgd": lambda model, _, rate: SGD(model.parameters(), lr=rate),
     "sm": lambda model, _, rate: ScaledSGD(param_groups(model), lr=rate),
-    "un": lambda model, _, rate: UnitNormSGD(param_groups(model), lr=rate),
+    "un": lambda model, _, rate: UnitNormSGD(param_groups(model), lr=rate, normalize=True),
     "full": lambda model, spec, rate: FullMetricSGD(model, spec, lr=rate),
     "geometric": lambda model, spec, rate: FullMetricSGD(model, spec, lr=rate, gauge=Geometric()),
     "adamw": lambda model, _, rate: AdamW(model.parameters(), lr=rate, weight_decay=0.0),

@@ -1,10 +1,15 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torch.nn.utils import parametrizations, prune
+from torch.optim import AdamW, Optimizer
 
-from symoptim import Role, ScaledSGD, UnitNormSGD, param_groups
-from symoptim.errors import OptionError
+from symoptim import Role, ScaledSGD, UnitNormSGD, balance_, invariant, param_groups
+from symoptim.errors import OptionError, ZeroFilterWarning
 from symoptim.routing import route
 
 
@@ -288,7 +293,7 @@ def test_groups_changed_by_hand_print_as_they_are() -> None:
 
 @pytest.mark.parametrize("optimizer", [ScaledSGD, UnitNormSGD, torch.optim.AdamW])
 def test_groups_fit_any_optimizer(optimizer: type[torch.optim.Optimizer]) -> None:
-    model = TwoHeads()
+    model = balance_(TwoHeads())
     made = optimizer(param_groups(model), lr=0.1)
     assert made.param_groups[0]["param_names"] == ["body.weight", "first.weight"]
 
@@ -296,3 +301,66 @@ def test_groups_fit_any_optimizer(optimizer: type[torch.optim.Optimizer]) -> Non
 def test_parameters_without_their_model_are_refused() -> None:
     with pytest.raises(OptionError, match=r"needs the model itself.* got a generator: give the nn\.Module"):
         param_groups(nn.Linear(2, 2).parameters())  # pyright: ignore[reportArgumentType]
+
+
+class LowRank(nn.Module):
+    """A frozen layer, to which a product of two factors is added, the second of them zero at first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base, self.first, self.second = (
+            nn.Linear(6, 8),
+            nn.Linear(6, 2, bias=False),
+            nn.Linear(2, 8, bias=False),
+        )
+        self.head = nn.Linear(8, 3)
+        nn.init.zeros_(self.second.weight)
+        self.base.requires_grad_(False)
+        self.head.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head((self.base(x) + self.second(self.first(x))).relu())
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_weight_that_is_zero_at_the_start_is_plain_and_learns(known: bool) -> None:
+    x, labels = torch.randn(32, 6), torch.arange(32) % 3
+    model = LowRank()
+    groups = param_groups(model, example_inputs=(x,) if known else None)
+    (line,) = [line for line in str(groups).splitlines() if line.startswith("second.weight")]
+    assert line.split()[2] == "plain"
+    assert line.endswith("zero at the start")
+    makes: list[Callable[[Any], Optimizer]] = [
+        lambda groups: ScaledSGD(groups, lr=1.0),
+        lambda groups: invariant(AdamW, groups, lr=0.01),
+    ]
+    for make in makes:
+        torch.manual_seed(0)
+        model = LowRank()
+        optimizer = make(param_groups(model, example_inputs=(x,) if known else None))
+        losses: list[float] = []
+        for _ in range(100):
+            optimizer.zero_grad()
+            loss = cross_entropy(model(x), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        assert losses[-1] < 0.9 * losses[0]
+
+
+def test_an_override_decides_about_zero_weights_and_only_whole_ones_are_meant() -> None:
+    assert roles_of(param_groups(LowRank(), overrides={"second": "rows"}))["second.weight"] == "rows"
+    assert roles_of(param_groups(LowRank(), overrides={"": "rows"}))["second.weight"] == "rows"
+    assert roles_of(param_groups(LowRank(), overrides={"first": "rows"}))["second.weight"] == "plain"
+    model = LowRank()
+    with torch.no_grad():
+        model.second.weight[3] = 1.0
+    groups = param_groups(model)
+    assert roles_of(groups)["second.weight"] == "rows"
+    with pytest.warns(ZeroFilterWarning, match=r"zero ones stay at zero and never learn.*geometry='plain'"):
+        ScaledSGD(groups)
+    assert roles_of(param_groups(LowRank().to("meta")))["second.weight"] == "rows"
+
+
+def roles_of(groups: list[dict[str, Any]]) -> dict[str, str]:
+    return {name: group["geometry"] for group in groups for name in group["param_names"]}

@@ -27,7 +27,7 @@ class _Slow(UnitNormSGD):
 
 def _make_slow(asked: Asked) -> Stepper:
     groups = [{"params": [m.fresh()], "geometry": m.weight.geometry} for m in asked.members]
-    return _Slow(groups, lr=asked.rate, momentum=asked.momentum)
+    return _Slow(groups, lr=asked.rate, momentum=asked.momentum, normalize=True)
 
 
 SLOW = Contestant(name="slow", title="a slow UN", make=_make_slow, formula=pure(UNIT_NORM_UPDATES))

@@ -9,7 +9,7 @@ from symoptim.optim.sgd import UnitNormSGD
 
 def _make(asked: Asked) -> Stepper:
     groups = [{"params": [m.fresh()], "geometry": m.weight.geometry} for m in asked.members]
-    return UnitNormSGD(groups, lr=asked.rate * 1.001, momentum=asked.momentum)
+    return UnitNormSGD(groups, lr=asked.rate * 1.001, momentum=asked.momentum, normalize=True)
 
 
 def _raise(asked: Asked) -> Stepper:
@@ -32,7 +32,7 @@ class _Tiring(UnitNormSGD):
 
 def _make_tiring(asked: Asked) -> Stepper:
     groups = [{"params": [m.fresh()], "geometry": m.weight.geometry} for m in asked.members]
-    return _Tiring(groups, lr=asked.rate, momentum=asked.momentum)
+    return _Tiring(groups, lr=asked.rate, momentum=asked.momentum, normalize=True)
 
 
 WRONG = Contestant(name="wrong", title="a wrong UN", make=_make, formula=pure(UNIT_NORM_UPDATES))

@@ -13,6 +13,8 @@ from symoptim import BoldDriver, ScaledSGD, UnitNormSGD, invariant, models, para
 from symoptim.optim.base import GeometricSGD
 
 pytestmark = [
+    # Weights are drawn at random and normalized on purpose where the optimizer is UnitNormSGD.
+    pytest.mark.filterwarnings("ignore:UnitNormSGD divides rows:symoptim.errors.GeometryWarning"),
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]

@@ -12,6 +12,8 @@ from symoptim import ScaledSGD, UnitNormSGD
 from symoptim.errors import OptionError
 
 pytestmark = [
+    # Weights are drawn at random and normalized on purpose where the optimizer is UnitNormSGD.
+    pytest.mark.filterwarnings("ignore:UnitNormSGD divides rows:symoptim.errors.GeometryWarning"),
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
@@ -74,7 +76,7 @@ def _drawn(shape: tuple[int, ...], random: torch.Generator) -> nn.Parameter:
 @pytest.mark.parametrize("shape", [(5, 40), (3, 5000), (2, 100_000)])
 def test_unit_rows_stay_unit_under_steps_of_a_thousand(shape: tuple[int, int], momentum: float) -> None:
     weight = nn.Parameter(torch.randn(shape, device="cuda"))
-    optimizer = UnitNormSGD([weight], lr=1e3, momentum=momentum, fused=True)
+    optimizer = UnitNormSGD([weight], lr=1e3, momentum=momentum, fused=True, normalize=True)
     for _ in range(100):
         set_gradient(weight, 1.0)
         optimizer.step()

@@ -9,6 +9,8 @@ from torch import nn
 from symoptim import ScaledSGD, UnitNormSGD
 
 pytestmark = [
+    # Weights are drawn at random and normalized on purpose where the optimizer is UnitNormSGD.
+    pytest.mark.filterwarnings("ignore:UnitNormSGD divides rows:symoptim.errors.GeometryWarning"),
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]

@@ -44,7 +44,7 @@ torch.manual_seed(0)
 for kind in (ScaledSGD, UnitNormSGD):
     shapes = (33, 100), (5, 20000), (300, 40)
     short, long, apart = (torch.nn.Parameter(torch.randn(shape).double()) for shape in shapes)
-    groups = [{"params": [short, long]}, {"params": [apart], "axis": 1}]
+    groups = [{"params": [short, long], "normalize": True}, {"params": [apart], "axis": 1, "normalize": True}]
     optimizer = kind(groups, lr=0.01, momentum=0.9, nesterov=True, fused=True)
     for _ in range(4):
         for weight in (short, long, apart):

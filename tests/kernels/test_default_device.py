@@ -15,7 +15,9 @@ Make = Callable[[nn.Module, SymmetrySpec], Optimizer]
 
 OPTIMIZERS: dict[str, Make] = {
     "scaled": lambda model, _: ScaledSGD(param_groups(model), lr=0.01, momentum=0.9, fused=True),
-    "unit-norm": lambda model, _: UnitNormSGD(param_groups(model), lr=0.01, momentum=0.9, fused=True),
+    "unit-norm": lambda model, _: UnitNormSGD(
+        param_groups(model), lr=0.01, momentum=0.9, fused=True, normalize=True
+    ),
     "full": lambda model, spec: FullMetricSGD(model, spec, lr=0.01, momentum=0.9, fused=True),
     "geometric": lambda model, spec: FullMetricSGD(model, spec, lr=0.01, gauge=Geometric(), fused=True),
 }

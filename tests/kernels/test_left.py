@@ -115,7 +115,7 @@ def test_negated_views_shared_memory_and_late_decay_are_refused() -> None:
     twin.grad = torch.ones_like(twin)
     with pytest.raises(OptionError, match="share memory"):
         ScaledSGD([weight, twin], lr=0.01, fused=True).step()
-    optimizer = UnitNormSGD([weight], lr=0.01, fused=True)
+    optimizer = UnitNormSGD([weight], lr=0.01, fused=True, normalize=True)
     optimizer.param_groups[0]["weight_decay"] = 0.1
     with pytest.raises(OptionError, match="knows no weight decay"):
         optimizer.step()

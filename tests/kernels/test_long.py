@@ -74,7 +74,7 @@ def test_rows_of_every_length_take_the_reference_step(
     for fused in (True, False):
         torch.manual_seed(0)
         weight = torch.nn.Parameter(torch.randn(9, length, dtype=torch.float64))
-        optimizer = UnitNormSGD([weight], fused=fused, **options)
+        optimizer = UnitNormSGD([weight], fused=fused, normalize=True, **options)
         for _ in range(3):
             weight.grad = torch.randn_like(weight)
             optimizer.step()

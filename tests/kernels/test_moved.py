@@ -187,7 +187,7 @@ def test_a_compiler_leaves_a_step_to_kernels() -> None:
     for compiled in (True, False):
         torch.manual_seed(0)
         weight = nn.Parameter(torch.randn(4, 5, dtype=torch.float64))
-        optimizer = UnitNormSGD([weight], lr=0.1, momentum=0.9)
+        optimizer = UnitNormSGD([weight], lr=0.1, momentum=0.9, normalize=True)
         step = torch.compile(optimizer.step, backend="eager") if compiled else optimizer.step
         for _ in range(3):
             weight.grad = torch.randn_like(weight)
@@ -209,7 +209,7 @@ def test_autograd_notices_that_weights_were_overwritten() -> None:
 
 def test_rows_too_small_to_be_squared_come_back_to_the_sphere() -> None:
     weight = nn.Parameter(torch.randn(4, 30))
-    optimizer = UnitNormSGD([weight], lr=0.01, fused=True)
+    optimizer = UnitNormSGD([weight], lr=0.01, fused=True, normalize=True)
     weight.detach().mul_(1e-22)
     weight.grad = torch.randn_like(weight)
     optimizer.step()

@@ -101,7 +101,9 @@ def test_rescaling_filters_before_batch_normalization_changes_no_output(
 
 OPTIMIZERS = {
     "SM": lambda model: symoptim.ScaledSGD(symoptim.param_groups(model), lr=0.02),
-    "UN": lambda model: symoptim.UnitNormSGD(symoptim.param_groups(model), lr=0.02, momentum=0.9),
+    "UN": lambda model: symoptim.UnitNormSGD(
+        symoptim.param_groups(model), lr=0.02, momentum=0.9, normalize=True
+    ),
     "SGD": lambda model: torch.optim.SGD(model.parameters(), lr=0.02),
 }
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
@@ -27,7 +28,7 @@ from symoptim import (
     invariant,
     param_groups,
 )
-from symoptim.errors import LayoutError, ZeroFilterError
+from symoptim.errors import LayoutError, OptionError, ZeroFilterError
 from symoptim.geometry.filters import COLUMNS, ROWS, squared_norm
 from symoptim.geometry.scaled import scaled_gradient
 
@@ -35,8 +36,8 @@ MakeOptimizer = Callable[[list[dict]], Optimizer]
 
 OPTIMIZERS: dict[str, MakeOptimizer] = {
     "scaled": lambda groups: ScaledSGD(groups, lr=0.05, momentum=0.9, nesterov=True, weight_decay=0.1),
-    "unit norm": lambda groups: UnitNormSGD(groups, lr=0.05, momentum=0.9),
-    "foreach": lambda groups: UnitNormSGD(groups, lr=torch.tensor(0.05), foreach=True),
+    "unit norm": lambda groups: UnitNormSGD(groups, lr=0.05, momentum=0.9, normalize=True),
+    "foreach": lambda groups: UnitNormSGD(groups, lr=torch.tensor(0.05), foreach=True, normalize=True),
     "charted": lambda groups: invariant(AdamW, groups, lr=0.01),
 }
 
@@ -68,6 +69,7 @@ def run(rank: int, world: int, rendezvous: str) -> None:
         sums_over_a_sharded_axis_do_not_gather_the_weights(mesh)
         layouts_that_make_no_sense_are_refused_by_name(mesh)
         a_zero_row_on_one_rank_is_refused_on_all(mesh)
+        rows_of_which_each_rank_has_a_part_are_not_normalized_by_it(rank, world)
         Path(f"{rendezvous}.{rank}").touch()
     finally:
         dist.destroy_process_group()
@@ -281,6 +283,25 @@ def a_zero_row_on_one_rank_is_refused_on_all(mesh: DeviceMesh) -> None:
     start[5] = 0
     weight = nn.Parameter(distribute_tensor(start.clone(), mesh, [Shard(0)]))
     assert "rows without a direction (5; zero" in refusal(ZeroFilterError, lambda: UnitNormSGD([weight]))
+
+
+def rows_of_which_each_rank_has_a_part_are_not_normalized_by_it(rank: int, world: int) -> None:
+    images, labels = batch()
+    reference, replica = network(), network()
+
+    def spread() -> Optimizer:
+        return ZeroRedundancyOptimizer(
+            param_groups(replica), optimizer_class=UnitNormSGD, lr=0.05, normalize=True
+        )
+
+    message = refusal(OptionError, spread)
+    assert "each would normalize other ones (parameter '0.weight'" in message
+    UnitNormSGD(param_groups(replica), normalize=True)
+    optimizer = spread()
+    wrapped = DistributedDataParallel(replica)
+    fit(reference, UnitNormSGD(param_groups(reference), lr=0.05, normalize=True), images, labels)
+    fit(wrapped, optimizer, images[rank::world], labels[rank::world])
+    assert_trained_alike(replica, reference)
 
 
 def refusal(kind: type[Exception], act: Callable[[], object]) -> str:

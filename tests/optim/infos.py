@@ -137,6 +137,8 @@ def _unit_norm_errors(device: str, dtype: torch.dtype) -> list[ErrorOptimizerInp
     return [
         *_errors(device, dtype),
         _bad_option({"weight_decay": 0.1}, "weight_decay=0.1 has no effect on unit-norm rows"),
+        _bad_option({"normalize": 1}, "normalize must be True, False or None, got 1"),
+        _bad_option({"normalize": False}, r"normalize=False, and rows are not of unit norm.*up to 0\.29"),
         _bad_option(
             {},
             "rows without a direction .*too small or large to square",
@@ -153,7 +155,7 @@ def _unit_norm_errors(device: str, dtype: torch.dtype) -> list[ErrorOptimizerInp
 
 
 def _sparse_gradient() -> ErrorOptimizerInput:
-    weight = nn.Parameter(torch.ones(2, 2))
+    weight = nn.Parameter(torch.eye(2))
     weight.grad = torch.eye(2).to_sparse()
     return ErrorOptimizerInput(
         OptimizerInput(params=[weight], kwargs={}, desc="sparse gradient"),
@@ -191,7 +193,15 @@ def _ours(kind: type, inputs: Any, errors: Any) -> OptimizerInfo:
     )
 
 
-OURS = [_ours(ScaledSGD, _decayed_inputs, _errors), _ours(UnitNormSGD, _scaled_inputs, _unit_norm_errors)]
+def _normalized_inputs(device: str, dtype: torch.dtype | None = None) -> list[OptimizerInput]:
+    """The same for weights that are drawn at random, and normalized on purpose."""
+    inputs = _scaled_inputs(device, dtype)
+    for one in inputs:
+        one.kwargs["normalize"] = True
+    return inputs
+
+
+OURS = [_ours(ScaledSGD, _decayed_inputs, _errors), _ours(UnitNormSGD, _normalized_inputs, _unit_norm_errors)]
 
 _LATE_ADAGRAD_GROUPS = DecorateInfo(
     unittest.skipIf(

@@ -111,6 +111,8 @@ class TestState(Battery):
     @optims(ALL, dtypes=[torch.float64])
     def test_a_group_added_later_is_trained_like_one_given_at_first(self, device, dtype, optim_info):
         together, apart = make_groups(device, dtype), make_groups(device, dtype)
+        for group in (*together, *apart):
+            group["normalize"] = True  # which is meant, where the optimizer is UnitNormSGD
         at_once = build(optim_info, together, {"lr": 0.01})
         later = build(optim_info, apart[:1], {"lr": 0.01})
         for group in apart[1:]:

@@ -97,6 +97,8 @@ def test_what_cannot_be_served_is_refused_with_the_way_out() -> None:
         FullMetricSGD(model.parameters(), spec, lr=0.1)
     with pytest.raises(OptionError, match=r"what symoptim\.discover returns"):
         FullMetricSGD(model, None, lr=0.1)
+    with pytest.raises(OptionError, match=r"give spec=symoptim\.discover\(model, example_inputs\)"):
+        FullMetricSGD(model)
     with pytest.raises(OptionError, match="gauge must be one of"):
         FullMetricSGD(model, spec, lr=0.1, gauge="pooled")
     with pytest.raises(SymmetryError, match="another model's symmetries"):

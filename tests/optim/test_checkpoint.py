@@ -12,7 +12,7 @@ from symoptim.errors import CheckpointError, OptionError
 Make = Callable[[list[dict]], Optimizer]
 
 SCALED: Make = lambda groups: ScaledSGD(groups, lr=0.1, momentum=0.9)  # noqa: E731
-UNIT_NORM: Make = lambda groups: UnitNormSGD(groups, lr=0.1, momentum=0.9)  # noqa: E731
+UNIT_NORM: Make = lambda groups: UnitNormSGD(groups, lr=0.1, momentum=0.9, normalize=True)  # noqa: E731
 CHARTED: Make = lambda groups: invariant(SGD, groups, lr=0.1, momentum=0.9)  # noqa: E731
 PLAIN: Make = lambda groups: SGD(groups, lr=0.1, momentum=0.9)  # noqa: E731
 ADAMW: Make = lambda groups: invariant(AdamW, groups, lr=0.1)  # noqa: E731
@@ -90,7 +90,7 @@ def test_bad_options_do_not_get_in_through_a_load(make: Make, option: dict[str, 
 def test_bad_options_do_not_get_in_through_a_stateless_load_of_another_geometry() -> None:
     weight = nn.Parameter(torch.ones(2, 2))
     saved = UnitNormSGD([{"params": [weight], "geometry": "plain"}], weight_decay=0.1).state_dict()
-    optimizer = UnitNormSGD([weight])
+    optimizer = UnitNormSGD([weight], normalize=True)
     with pytest.raises(OptionError, match="has no effect on unit-norm rows"):
         optimizer.load_state_dict(saved)
 
@@ -112,10 +112,10 @@ def test_what_a_users_hook_does_after_a_load_stays() -> None:
 def test_groups_taken_from_another_optimizer_belong_to_the_new_one() -> None:
     scaled = stepped(SCALED)
     weight = scaled.param_groups[0]["params"][0]
-    reused = UnitNormSGD(scaled.param_groups, momentum=0.9)
+    reused = UnitNormSGD(scaled.param_groups, momentum=0.9, normalize=True)
     weight.grad = torch.ones(2, 2)
     reused.step()
-    fresh = UnitNormSGD([weight], lr=0.1, momentum=0.9)
+    fresh = UnitNormSGD([weight], lr=0.1, momentum=0.9, normalize=True)
     fresh.load_state_dict(reused.state_dict())
     with pytest.raises(CheckpointError, match="'UnitNormSGD', the saved state 'ScaledSGD'"):
         reused.load_state_dict(scaled.state_dict())

@@ -1,17 +1,22 @@
 """Clipping by a length that no rescaling changes."""
 
+import copy
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD
+from torch.optim import SGD, AdamW, Optimizer
 
 from optim.two_points import INVARIANT, THOUSAND, TOLERANCE, a_network, disagreement, losses, moved_along
 from symoptim import (
     FullMetricSGD,
     ScaledSGD,
+    SymmetrySpec,
     UnitNormSGD,
     clip_invariant_norm_,
     invariant,
+    param_groups,
 )
 from symoptim.errors import OptionError
 
@@ -50,6 +55,59 @@ def test_scaled_metric_and_its_chart_can_be_clipped_and_unit_norm_says_how() -> 
     for optimizer in (ScaledSGD([w], lr=0.1), invariant(SGD, [w], lr=0.1)):
         assert float(clip_invariant_norm_(optimizer, 100.0)) == 5.0
     with pytest.raises(OptionError, match="clip_grad_norm_ for unit-norm filters"):
-        clip_invariant_norm_(UnitNormSGD([w], lr=0.1), 1.0)
+        clip_invariant_norm_(UnitNormSGD([w], lr=0.1, normalize=True), 1.0)
     with pytest.raises(OptionError, match="max_norm must be"):
         clip_invariant_norm_(ScaledSGD([w], lr=0.1), -1.0)
+
+
+MakeClipping = Callable[[nn.Module, SymmetrySpec, float | None], Optimizer]
+CLIPPING: dict[str, MakeClipping] = {
+    "full": lambda model, spec, longest: FullMetricSGD(model, spec, lr=0.03, max_norm=longest),
+    "in full": lambda model, spec, longest: invariant(AdamW, model, spec=spec, lr=0.01, max_norm=longest),
+    "scaled": lambda model, _, longest: ScaledSGD(param_groups(model), lr=0.03, max_norm=longest),
+    "charted": lambda model, _, longest: invariant(AdamW, param_groups(model), lr=0.01, max_norm=longest),
+}
+
+
+@pytest.mark.parametrize("name", CLIPPING)
+def test_max_norm_is_clipping_before_every_step(name: str) -> None:
+    curves: list[Tensor] = []
+    for within in (True, False):
+        model, x, spec = a_network()
+        optimizer = CLIPPING[name](model, spec, 0.1 if within else None)
+        model, optimizer = copy.deepcopy((model, optimizer))  # which remembers it
+        clip = (lambda _: None) if within else (lambda optimizer: clip_invariant_norm_(optimizer, 0.1))
+        curves.append(losses(model, x, optimizer, before_step=clip))
+    assert torch.equal(*curves)
+    model, x, spec = a_network()
+    assert not torch.equal(losses(model, x, CLIPPING[name](model, spec, None)), curves[0])
+
+
+def test_max_norm_clips_gradients_that_a_closure_takes() -> None:
+    w = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    optimizer = ScaledSGD([w], lr=0.1, max_norm=1.0)
+
+    def closure() -> Tensor:
+        loss = w[0, 0]
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    torch.testing.assert_close(w, torch.tensor([[3.0 - 0.1 * 25 * 0.2, 4.0]]))
+
+
+def test_the_length_is_that_of_the_gradient_before_a_scaler_has_multiplied_it() -> None:
+    w = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    optimizer = ScaledSGD([w], lr=0.1)
+    w.grad = torch.tensor([[64.0, 0.0]])
+    optimizer.grad_scale, optimizer.found_inf = torch.tensor(64.0), torch.tensor(0.0)
+    assert float(clip_invariant_norm_(optimizer, 1.0)) == 5.0
+    torch.testing.assert_close(w.grad, torch.tensor([[64.0 / 5, 0.0]]))
+
+
+@pytest.mark.parametrize("max_norm", [-1.0, float("nan"), "1"])
+def test_a_max_norm_that_is_no_length_is_refused(max_norm: object) -> None:
+    model, _, spec = a_network()
+    for make in CLIPPING.values():
+        with pytest.raises(OptionError, match="max_norm must be a finite number >= 0, got"):
+            make(model, spec, max_norm)

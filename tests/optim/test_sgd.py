@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from symoptim import ScaledSGD, UnitNormSGD
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.geometry.unit_norm import normalize
 from symoptim.optim.base import GeometricSGD
 from symoptim.updates.catalog import SCALED, UNIT_NORM
 from symoptim.updates.step import StepOptions, step
+
+# Weights are drawn at random and normalized on purpose where the optimizer is UnitNormSGD.
+pytestmark = pytest.mark.filterwarnings("ignore:UnitNormSGD divides rows:symoptim.errors.GeometryWarning")
 
 OPTIONS = [{}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"maximize": True}]
 
@@ -197,6 +200,33 @@ def test_a_differentiable_step_refuses_leaves_and_changes_nothing() -> None:
     assert torch.equal(weight, torch.ones(2, 2))
 
 
+def stepped_differentiably(start: Tensor, momentum: float) -> Tensor:
+    """Weights after two steps on a quadratic, a function of what they were before the optimizer was made."""
+    target = torch.tensor([[1.0, -2.0, 0.5], [0.0, 1.0, 2.0]], dtype=torch.float64)
+    weight = start.clone()
+    optimizer = UnitNormSGD([weight], lr=0.1, momentum=momentum, differentiable=True, normalize=True)
+    for _ in range(2):
+        weight.grad = weight - target
+        optimizer.step()
+    return weight
+
+
+def test_the_first_normalization_is_part_of_the_graph_of_a_differentiable_step() -> None:
+    start = torch.tensor([[3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    weight = start.clone()
+    UnitNormSGD([weight], lr=0.1, differentiable=True, normalize=True)
+    weight[0, 0].backward()
+    torch.testing.assert_close(start.grad, torch.tensor([[0.128, -0.096]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_meta_gradients_are_those_of_finite_differences(scale: float, momentum: float) -> None:
+    unit = normalize(torch.randn(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
+    start = (scale * unit).requires_grad_()
+    assert torch.autograd.gradcheck(lambda w: stepped_differentiably(w, momentum).square().cumsum(1), start)
+
+
 def test_scaled_sgd_warns_of_zero_filters_and_leaves_them_alone() -> None:
     weight = nn.Parameter(torch.tensor([[0.0, 0.0], [1.0, 2.0]]))
     with pytest.warns(
@@ -277,3 +307,9 @@ def test_a_model_is_refused_with_the_way_to_its_groups(kind: type[GeometricSGD])
         kind(model, lr=0.1)  # pyright: ignore[reportArgumentType]
     parameters = nn.ParameterList([torch.randn(3, 2), torch.randn(2, 2)])
     assert len(kind(parameters, lr=0.1).param_groups[0]["params"]) == 2
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD, FullMetricSGD])
+def test_an_option_there_is_not_is_refused_by_the_class_that_was_called(kind: type[GeometricSGD]) -> None:
+    with pytest.raises(TypeError, match=rf"^{kind.__name__}\..*unexpected keyword argument 'betas'"):
+        kind([nn.Parameter(torch.eye(2))], betas=(0.9, 0.99))  # pyright: ignore[reportCallIssue]

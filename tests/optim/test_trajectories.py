@@ -20,8 +20,8 @@ INVARIANT: dict[str, MakeOptimizer] = {
     "invariant AdamW": lambda model: invariant(AdamW, param_groups(model), lr=1e-3),
 }
 UNIT_NORM: dict[str, MakeOptimizer] = {
-    "UN": lambda model: UnitNormSGD(param_groups(model), lr=1e-3),
-    "UN, momentum": lambda model: UnitNormSGD(param_groups(model), lr=1e-4, momentum=0.9),
+    "UN": lambda model: UnitNormSGD(param_groups(model), lr=1e-3, normalize=True),
+    "UN, momentum": lambda model: UnitNormSGD(param_groups(model), lr=1e-4, momentum=0.9, normalize=True),
 }
 PLAIN: dict[str, MakeOptimizer] = {
     "SGD": lambda model: SGD(model.parameters(), lr=1e-3),

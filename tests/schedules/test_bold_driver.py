@@ -88,7 +88,7 @@ def test_a_saved_schedule_goes_on_where_it_was() -> None:
     "make",
     [
         lambda p: ScaledSGD(p, lr=0.1),
-        lambda p: UnitNormSGD(p, lr=0.1, capturable=True),
+        lambda p: UnitNormSGD(p, lr=0.1, capturable=True, normalize=True),
         lambda p: invariant(AdamW, p, lr=0.1),
     ],
 )

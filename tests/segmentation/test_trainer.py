@@ -43,8 +43,8 @@ def everything(model: nn.Module) -> list[dict[str, Any]]:
 
 
 OPTIMIZERS: dict[str, Callable[[nn.Module, Tensor], Optimizer]] = {
-    "un": lambda model, lr: symoptim.UnitNormSGD(groups(model), lr=lr),
-    "un-momentum": lambda model, lr: symoptim.UnitNormSGD(groups(model), lr=lr, momentum=0.9),
+    "un": lambda model, lr: symoptim.UnitNormSGD(groups(model), lr=lr, normalize=True),
+    "un-momentum": lambda model, lr: symoptim.UnitNormSGD(groups(model), lr=lr, momentum=0.9, normalize=True),
     "sm": lambda model, lr: symoptim.ScaledSGD(groups(model), lr=lr),
     "sgd": lambda model, lr: SGD(decayed(everything(model), 5e-4), lr=lr, momentum=0.9),
     "sgd-plain": lambda model, lr: SGD(decayed(everything(model), 5e-4), lr=lr),

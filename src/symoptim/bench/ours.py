@@ -35,7 +35,10 @@ def _groups(members: list[Member]) -> list[dict[str, Any]]:
     kinds: dict[tuple[Geometry, int], list[Tensor]] = {}
     for member in members:
         kinds.setdefault((member.weight.geometry, member.weight.axis), []).append(member.fresh())
-    return [{"params": params, "geometry": kind, "axis": axis} for (kind, axis), params in kinds.items()]
+    return [
+        {"params": params, "geometry": kind, "axis": axis, "normalize": True}
+        for (kind, axis), params in kinds.items()
+    ]
 
 
 def _by_groups(kind: type[GeometricSGD], *, fused: bool) -> Callable[[Asked], Stepper]:

@@ -47,8 +47,14 @@ def normalize_once(w: Tensor, over: Axes = ROWS) -> Tensor:
     >>> w = torch.tensor([[0.6, 0.8]])
     >>> torch.equal(normalize_once(w), w), normalize_once(5 * w)
     (True, tensor([[0.6000, 0.8000]]))
+
+    Derivatives are those of :func:`normalize`, of filters of unit norm too.
     """
-    return torch.where(has_unit_norm(w, over), w, normalize(w, over))
+    normalized = normalize(w, over)
+    kept = w
+    if torch.is_grad_enabled() and w.requires_grad:
+        kept = w.detach() + (normalized - normalized.detach())  # the same value, its derivative
+    return torch.where(has_unit_norm(w, over), kept, normalized)
 
 
 def retract(w: Tensor, v: Tensor, over: Axes = ROWS) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer, ParamsT
+from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import update_dtype
@@ -23,6 +23,7 @@ from symoptim.optim.checks import (
     loss_of,
     require_no_model,
 )
+from symoptim.optim.clip import Clipping
 from symoptim.optim.fused import FusedSteps
 from symoptim.optim.fusible import require_kernels
 from symoptim.optim.layout import write
@@ -35,7 +36,7 @@ from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions
 
 
-class GeometricSGD(Optimizer):
+class GeometricSGD(Clipping):
     """SGD whose update depends on the geometry of each parameter group.
 
     A subclass says which update each geometry gets, and which weights it refuses.
@@ -62,28 +63,9 @@ class GeometricSGD(Optimizer):
         fused: bool | None = None,
         capturable: bool = False,
         differentiable: bool = False,
+        **own: Any,
     ) -> None:
-        """Take parameters, or groups of them, and the options of a step.
-
-        Args:
-            params: groups of :func:`symoptim.param_groups`, or any parameters or groups ``torch.optim``
-                takes; a group's ``"geometry"`` is ``"rows"`` (the default), ``"columns"`` or ``"plain"``,
-                its ``"axis"`` the axis that counts outputs: 0, or 1 for transposed convolutions.
-            lr: rate, a number or a 1-element Tensor.
-            momentum: momentum factor; the buffer lives in update space. The first step with momentum is
-                the step without (with ``nesterov``, 1 + momentum times it, as in ``torch.optim.SGD``).
-            nesterov: look ahead along the momentum.
-            weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
-            maximize: ascend instead of descend.
-            foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: step by kernels that read and write every parameter once; by default wherever there are
-                some and ``foreach`` is None (on CPUs numba compiles them; without it a
-                :class:`symoptim.errors.SlowWarning` says so). True raises where there are none, False never
-                uses any.
-            capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
-                CUDA graph can be captured at any time and follows a scheduler.
-            differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
-        """
+        """Take what :class:`.sgd.ScaledSGD` takes, and ``own`` options of the subclass."""
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -96,12 +78,17 @@ class GeometricSGD(Optimizer):
             "differentiable": differentiable,
             "geometry": "rows",
             "axis": 0,
+            **own,
         }
         require_no_model(params, type(self).__name__)
         # Weights are touched only once every group has been accepted.
         self._constructing = True
         super().__init__(params, defaults)
         self._constructing = False
+        self._start_all()
+
+    def _start_all(self) -> None:
+        """Bring the weights of all groups to where the update can begin, once all were accepted."""
         for group in self.param_groups:
             self._start(group)
 
@@ -122,17 +109,18 @@ class GeometricSGD(Optimizer):
                         "autograd cannot follow; differentiable=True needs float32 or float64"
                     )
 
-    @torch.no_grad()
     def _start(self, group: Group) -> None:
         """Bring the weights of an accepted group to where the update can begin."""
         update = self.updates[group["geometry"]]
         for parameter in group["params"]:
             if parameter.requires_grad and not parameter.is_meta and parameter.ndim > 1:
                 over = axes_of(group["geometry"], group["axis"], parameter.ndim)
-                wide = parameter.to(update_dtype(parameter.dtype))
-                started = update.start(wide, over)
-                if started is not wide:
-                    write(parameter, started)
+                # A differentiable step is a function of the weights as they were before they were normalized.
+                with torch.set_grad_enabled(group["differentiable"] and not parameter.is_leaf):
+                    wide = parameter.to(update_dtype(parameter.dtype))
+                    started = update.start(wide.clone() if torch.is_grad_enabled() else wide, over)
+                    if started is not wide:
+                        write(parameter, started)
         if group["capturable"]:
             group["lr"] = device_rate(group)
             momentum = bool(group["momentum"])
@@ -159,6 +147,7 @@ class GeometricSGD(Optimizer):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
+        self._clip()
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             fused = self._current_fused()
             metric, scaling = self._metric(fused), scaling_of(self)
@@ -174,10 +163,14 @@ class GeometricSGD(Optimizer):
         if self._fused is None or not self._still_fits(self._fused):
             self._fused = None  # what cannot be made anew must not go on either
             check_gradients(self.param_groups)
+            self._check_thawed()
             self._fused = FusedSteps(self, self.updates, self._sides())
         elif any(self._fused.left):
             check_gradients(self.param_groups)
         return self._fused
+
+    def _check_thawed(self) -> None:
+        pass  # for optimizers that change weights before they step them for the first time
 
     @property
     def _step_supports_amp_scaling(self) -> bool:

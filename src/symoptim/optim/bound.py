@@ -26,7 +26,7 @@ from symoptim.symmetry.tensors import whole_numbers
 class BoundMetric:
     """The metric, and the tensors of the model it is about."""
 
-    def __init__(self, model: nn.Module, spec: SymmetrySpec, gauge: Gauge) -> None:
+    def __init__(self, model: nn.Module, spec: SymmetrySpec | None, gauge: Gauge) -> None:
         """Look at the model's weights once: which blocks are zero decides how sizes are read from now on.
 
         Args:
@@ -38,7 +38,7 @@ class BoundMetric:
             OptionError: the arguments are no model, no group or no gauge, or weights are still to come.
             SymmetryError: the group is of another model.
         """
-        _require_kinds(model, spec, gauge)
+        spec = _require_kinds(model, spec, gauge)
         there = spec.require_model(unwrapped(model))
         for name in spec.tensors:
             if there[name].is_meta:
@@ -171,18 +171,22 @@ def _shape_of(tensor: Tensor) -> Tensor:
     return nn.Parameter(empty) if isinstance(tensor, nn.Parameter) else empty
 
 
-def _require_kinds(model: object, spec: object, gauge: object) -> None:
+def _require_kinds(model: object, spec: object, gauge: object) -> SymmetrySpec:
     if not isinstance(model, nn.Module):
         raise OptionError(
             "the full metric is of a whole model: give the nn.Module, and groups of its parameters as "
             f"groups=; got {type(model).__name__}"
         )
     if not isinstance(spec, SymmetrySpec):
-        raise OptionError(f"spec must be what symoptim.discover returns, got {type(spec).__name__}")
+        raise OptionError(
+            f"spec must be what symoptim.discover returns, got {type(spec).__name__}: give "
+            "spec=symoptim.discover(model, example_inputs)"
+        )
     if not isinstance(gauge, Gauge):
         raise OptionError(
             f"gauge must be one of symoptim.Pooled(), OwnRow(), PathNorm(), Geometric(); got {gauge!r}"
         )
+    return spec
 
 
 def warn_of_unmeasured(metric: FullMetric, spec: SymmetrySpec) -> None:

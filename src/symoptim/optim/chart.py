@@ -32,10 +32,11 @@ from symoptim.optim.checks import (
     loss_of,
     warn_of_zero_filters,
 )
+from symoptim.optim.clip import Clipping
 from symoptim.optim.layout import write
 
 
-class Charted(Optimizer):
+class Charted(Clipping):
     """Mixin that takes the step of the class after it in the coordinates q = w / s."""
 
     wrapped_class: ClassVar[type[Optimizer]]
@@ -66,6 +67,7 @@ class Charted(Optimizer):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
+        self._clip()
         check_gradients(self.param_groups)
         gradients = [
             (p, p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None

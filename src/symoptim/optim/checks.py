@@ -5,7 +5,7 @@ step changes anything: a step that is refused leaves weights and state as they w
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -125,14 +125,22 @@ def filters_without_direction(group: Group) -> Iterator[tuple[str, str]]:
             yield name, f"{first_few(lost)}; zero, not finite, or too small or large to square"
 
 
+def is_zero(parameter: Tensor) -> bool:
+    """Whether a parameter has entries and all of them are zero."""
+    if parameter.is_meta or not parameter.numel():
+        return False
+    return not bool(gathered(parameter.detach().abs().sum()))
+
+
 def warn_of_zero_filters(group: Group) -> None:
     """Say which filters will stay at zero because they have no scale."""
     if group["geometry"] == "plain":
         return
     for name, which in filters_without_direction(group):
         warn_user(
-            f"{name} has {group['geometry']} without a direction ({which}); they have no scale, and zero "
-            "ones stay at zero: give them a start, or put the parameter into a 'plain' group",
+            f"{name} has {group['geometry']} without a direction ({which}); they have no scale, so that zero "
+            "ones stay at zero and never learn: give them a start, or put the parameter into a group with "
+            "geometry='plain', as symoptim.param_groups(model) does if it is zero as a whole",
             ZeroFilterWarning,
         )
 
@@ -154,8 +162,8 @@ def loss_of(closure: Callable[[], float] | None) -> float | None:
         return closure()
 
 
-def first_few(indices: list[int]) -> str:
-    """The first few of a list of indices, in words.
+def first_few(indices: Sequence[object]) -> str:
+    """The first few of a list of indices or names, in words.
 
     >>> first_few([3]), first_few(list(range(9)))
     ('3', '0, 1, 2, 3 and 5 more')

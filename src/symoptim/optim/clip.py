@@ -1,7 +1,7 @@
 """Clip gradients by a length that no rescaling changes."""
 
 import math
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from symoptim.geometry.distributed import gathered, replicated_like
 from symoptim.geometry.filters import update_dtype
 from symoptim.optim.apply import Factors
 from symoptim.optim.checks import check_gradients
+from symoptim.optim.scaling import scaling_of
 
 
 class Scaling(Protocol):
@@ -20,6 +21,24 @@ class Scaling(Protocol):
     def scales(self) -> Factors:
         """Scales as factors, by parameter."""
         ...
+
+
+class Clipping(Optimizer):
+    """Mixin of optimizers that clip gradients at the beginning of their steps, if they are asked to."""
+
+    max_norm: float | None = None
+
+    def set_max_norm(self, max_norm: float | None) -> None:
+        """Clip from now on, or do not; an error if it is no number."""
+        require_length(max_norm)
+        self.max_norm = max_norm
+
+    def _clip(self) -> None:
+        if self.max_norm is not None:
+            clip_invariant_norm_(self, self.max_norm)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "max_norm": self.max_norm}
 
 
 @torch.no_grad()
@@ -33,6 +52,11 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     which is the same at every point of an orbit; ``torch.nn.utils.clip_grad_norm_`` has s = 1 and would bring
     the scaling of the weights back in. Nothing waits for the device. Gradients of which the length is not a
     number are left as they are; where it is infinite, finite ones become zero, as with torch's.
+
+    Trainers clip by ``torch.nn.utils.clip_grad_norm_``, and an optimizer cannot see that they did. Switch
+    that off (``TrainingArguments(max_grad_norm=0)`` of Hugging Face, no ``gradient_clip_val`` for Lightning)
+    and give the optimizer ``max_norm=1.0``: every step then begins with this function. In a loop of your own
+    do the same, or call it before ``optimizer.step()``; with a ``GradScaler`` after its ``unscale_``.
 
     Args:
         optimizer: ``FullMetricSGD``, ``ScaledSGD`` or one that :func:`symoptim.invariant` made.
@@ -56,8 +80,7 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
             f"{type(optimizer).__name__} has no scales to measure gradients by: take FullMetricSGD, "
             "ScaledSGD or symoptim.invariant(...), or torch.nn.utils.clip_grad_norm_ for unit-norm filters"
         )
-    if not 0 <= max_norm < math.inf:
-        raise OptionError(f"max_norm must be a finite number >= 0, got {max_norm}")
+    require_length(max_norm)
     check_gradients(optimizer.param_groups)
     scales = cast("Scaling", optimizer).scales()
     parameters: list[Tensor] = [p for group in optimizer.param_groups for p in group["params"]]
@@ -66,10 +89,20 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
         return torch.zeros(())
     squares = [_squared_length(gradient, factors) for gradient, factors in gradients]
     length = torch.stack([square.to(squares[0]) for square in squares]).sum().sqrt()
+    if (scaling := scaling_of(optimizer)) is not None:  # within a step that a GradScaler has called
+        length = scaling.undone(length)
     share = torch.where(length > max_norm, max_norm / length, 1.0)
     for gradient, _ in gradients:
         gradient.mul_(replicated_like(share, gradient))
     return length
+
+
+def require_length(max_norm: object) -> None:
+    """Refuse what is no length; None is one that is never reached."""
+    if max_norm is None:
+        return
+    if isinstance(max_norm, bool) or not isinstance(max_norm, float | int) or not 0 <= max_norm < math.inf:
+        raise OptionError(f"max_norm must be a finite number >= 0, got {max_norm!r}")
 
 
 def _squared_length(gradient: Tensor, factors: tuple[Tensor, ...]) -> Tensor:

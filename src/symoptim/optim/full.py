@@ -53,12 +53,13 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     def __init__(
         self,
         model: nn.Module,
-        spec: SymmetrySpec,
+        spec: SymmetrySpec | None = None,
         lr: Rate = 1e-3,
         momentum: float = 0.0,
         *,
         gauge: Gauge = Pooled(),  # noqa: B008 - frozen
         groups: ParamsT | None = None,
+        max_norm: float | None = None,
         nesterov: bool = False,
         weight_decay: float = 0.0,
         maximize: bool = False,
@@ -72,12 +73,15 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             model: the network; all its parameters that require gradients are trained. Those that thaw later
                 are not, and a warning names them, until ``add_param_group`` adds them.
             spec: its symmetries, of :func:`symoptim.discover`; found in the mode it is trained in, for batch
-                normalization has others in evaluation. A step in another mode warns.
+                normalization has others in evaluation; a step in another mode warns. There is no default:
+                without them this raises.
             lr: rate, a number or a 1-element Tensor.
             momentum: momentum factor.
             gauge: how sizes of units become scales of weights.
             groups: parameters of the model, or groups with options of their own, if not all are to be
                 trained alike.
+            max_norm: the longest gradient there may be: every step begins with
+                :func:`symoptim.clip_invariant_norm_`. None clips nothing.
             nesterov: look ahead along the momentum.
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
             maximize: ascend instead of descend.
@@ -86,6 +90,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
                 are none for a parameter, False never uses any.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
+        self.set_max_norm(max_norm)
         self.bound = BoundMetric(model, spec, gauge)
         super().__init__(
             trainable(model) if groups is None else groups,

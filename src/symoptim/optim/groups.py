@@ -7,19 +7,29 @@ from torch import Tensor, nn
 
 from symoptim.errors import OptionError, SymmetryError
 from symoptim.modules import require_module
-from symoptim.optim.checks import labeled
+from symoptim.optim.checks import is_zero, labeled
 from symoptim.optim.doubts import warn_of_hidden_classifier, warn_of_plain
+from symoptim.optim.unit_rows import gauge_weights
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, route, routed_in
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.roles import roles_from
+from symoptim.symmetry.spec import SymmetrySpec
 
 
 class ParameterGroups(list[dict[str, Any]]):
     """Parameter groups for any optimizer; ``print`` shows what went where."""
 
-    def __init__(self, routed: list[Routed]) -> None:
-        """Collect routed parameters into one group per geometry and axis, in the model's order."""
-        self.routed = routed
+    def __init__(
+        self, routed: list[Routed], model: nn.Module | None = None, spec: SymmetrySpec | None = None
+    ) -> None:
+        """Collect routed parameters into one group per geometry and axis, in the model's order.
+
+        Args:
+            routed: parameters with their roles.
+            model: whose they are, if its symmetries are known.
+            spec: these symmetries.
+        """
+        self.routed, self.model, self.spec = routed, model, spec
         kinds = sorted({r.role[:2] for r in routed}, key=lambda kind: (GEOMETRIES.index(kind[0]), kind[1]))
         super().__init__(_group(routed, geometry, axis) for geometry, axis in kinds)
 
@@ -89,6 +99,11 @@ def param_groups(
             whole. They are the network's own, or others of the same names (a copy from which layers were
             taken away, say, whether or not the network itself has any memory).
 
+    A weight that is zero as a whole (LoRA's second factor, a head or a residual branch that starts at zero)
+    has no scale and would never learn: it is ``plain``, unless an override names it. So make the groups
+    before trained weights are loaded: those of a saved optimizer were made of the weights at the start. Where
+    only some filters of a weight are zero they stay zero, and optimizers warn.
+
     Returns:
         Groups for :class:`symoptim.ScaledSGD`, :class:`symoptim.UnitNormSGD`, :func:`symoptim.invariant`
         or any optimizer of torch; print them to see what went where.
@@ -119,26 +134,58 @@ def param_groups(
             "param_groups needs the model itself, for its layers say what parameters are; got a "
             f"{type(model).__name__}: give the nn.Module"
         )
-    model = require_module(model)
-    found = None if example_inputs is None else _certified_roles(model, example_inputs, keywords)
-    routed = route(model, overrides, found)
-    if only is None and found is None:
+    model, overrides = require_module(model), overrides or {}
+    spec = None if example_inputs is None else _certified(model, example_inputs, keywords)
+    routed = route(model, overrides, None if spec is None else roles_from(spec, model, route(model)))
+    if only is None and spec is None:
         warn_of_hidden_classifier(model, routed)
-    warn_of_plain(model, routed, overrides or {}, found is not None)
-    return ParameterGroups(routed if only is None else routed_in(require_module(only), routed))
+    warn_of_plain(model, routed, overrides, spec is not None)
+    routed = _without_zeros(routed, overrides)
+    if spec is not None:
+        routed = _with_gauge(routed, model, spec)
+    if only is not None:
+        return ParameterGroups(routed_in(require_module(only), routed))
+    return ParameterGroups(routed) if spec is None else ParameterGroups(routed, model, spec)
 
 
-def _certified_roles(
+def _certified(
     model: nn.Module, example_inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None
-) -> Mapping[str, Role]:
-    """Roles from symmetries that were found and tried."""
+) -> SymmetrySpec:
+    """Symmetries that were found and tried."""
     spec = discover(model, example_inputs, keywords)
     certificate = spec.certify(model, example_inputs, keywords)
     if not certificate.holds:
         raise SymmetryError(
             f"the symmetries that were found are none ({certificate}): go by layer type instead"
         )
-    return roles_from(spec, model, route(model))
+    return spec
+
+
+def _without_zeros(routed: list[Routed], overrides: Mapping[str, Geometry | Role]) -> list[Routed]:
+    """Weights that are entirely zero become plain, for they have no scale; not those the user has named."""
+    return [
+        one._replace(role=Role("plain", 0, "zero at the start"))
+        if one.role.geometry != "plain" and is_zero(one.parameter) and not _named(one.names, overrides)
+        else one
+        for one in routed
+    ]
+
+
+def _named(names: tuple[str, ...], overrides: Mapping[str, Geometry | Role]) -> bool:
+    """Whether an override is about a parameter with these names."""
+    return any(not key or f"{name}.".startswith(f"{key}.") for key in overrides for name in names)
+
+
+def _with_gauge(routed: list[Routed], model: nn.Module, spec: SymmetrySpec) -> list[Routed]:
+    """Reasons that say which rows cannot be given unit norm by a rescaling."""
+    rows: dict[Tensor, int] = {one.parameter: one.role.axis for one in routed if one.role.geometry == "rows"}
+    gauge = {parameter for parameter, _ in gauge_weights(model, spec, rows)}
+    return [
+        one._replace(role=one.role._replace(reason=f"{one.role.reason}, not each row by itself"))
+        if one.parameter in rows and one.parameter.requires_grad and one.parameter not in gauge
+        else one
+        for one in routed
+    ]
 
 
 def _group(routed: list[Routed], geometry: Geometry, axis: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
 from symoptim.optim.chart import Charted, in_chart
 from symoptim.optim.checks import check_rate
+from symoptim.optim.clip import require_length
 from symoptim.optim.full_chart import FullyCharted
 from symoptim.optim.in_full_metric import trainable
 from symoptim.symmetry.spec import SymmetrySpec
@@ -34,6 +35,7 @@ def invariant(
     spec: SymmetrySpec | None = None,
     gauge: Gauge = Pooled(),  # noqa: B008 - frozen
     groups: ParamsT | None = None,
+    max_norm: float | None = None,
     **options: Any,
 ) -> Optimizer:
     """Build an optimizer of that class whose path does not depend on how a network is scaled.
@@ -55,6 +57,8 @@ def invariant(
         gauge: with a model, how sizes of units become scales of weights (:mod:`symoptim.metric.gauge`).
         groups: with a model, parameters of it or groups with options of their own, if not all are to be
             trained alike.
+        max_norm: the longest gradient there may be: every step begins with
+            :func:`symoptim.clip_invariant_norm_`. None clips nothing.
         **options: options of ``optimizer_class``.
 
     Returns:
@@ -77,10 +81,11 @@ def invariant(
     """
     _require_servable(optimizer_class)
     check_rate(options.get("lr", 0.0))
+    require_length(max_norm)
     if options.get("differentiable"):
         raise OptionError("invariant() has no differentiable=True: its coordinates change in place")
     if spec is None and not isinstance(params, nn.Module) and groups is None and gauge == Pooled():
-        return in_chart(optimizer_class, Charted)(params, **options)
+        return _clipping(in_chart(optimizer_class, Charted)(params, **options), max_norm)
     if spec is None or not isinstance(params, nn.Module):
         raise OptionError(
             "give a model together with its symmetries, as in invariant(AdamW, model, spec=discover(model, "
@@ -89,7 +94,12 @@ def invariant(
         )
     bound = BoundMetric(params, spec, gauge)
     parameters = trainable(params) if groups is None else groups
-    return in_chart(optimizer_class, FullyCharted)(bound, parameters, **options)
+    return _clipping(in_chart(optimizer_class, FullyCharted)(bound, parameters, **options), max_norm)
+
+
+def _clipping(optimizer: Charted, max_norm: float | None) -> Charted:
+    optimizer.set_max_norm(max_norm)
+    return optimizer
 
 
 def _require_servable(optimizer_class: type[Optimizer]) -> None:

@@ -3,12 +3,31 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from symoptim.errors import OptionError, ZeroFilterError
+from torch import Tensor, nn
+from torch.optim.optimizer import ParamsT
+
+from symoptim.errors import GeometryWarning, OptionError, ZeroFilterError
 from symoptim.optim.apply import Factors, filter_norms
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.checks import Group, filters_without_direction, warn_of_zero_filters
+from symoptim.optim.checks import (
+    Group,
+    filters_without_direction,
+    first_few,
+    warn_of_zero_filters,
+    warn_user,
+)
+from symoptim.optim.groups import ParameterGroups
+from symoptim.optim.unit_rows import (
+    NOTED,
+    GaugeStart,
+    changes_of_norms,
+    gauge_start,
+    require_unit_norm_in_parts,
+)
 from symoptim.routing import Geometry
+from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
+from symoptim.updates.step import Rate
 
 
 class ScaledSGD(GeometricSGD):
@@ -20,7 +39,9 @@ class ScaledSGD(GeometricSGD):
     SGD. The loss curve is the same from every rescaling of the weights that the paper names
     (arXiv:1511.01754, eqs. 1-3, 7 and Table 1), with momentum and weight decay too.
 
-    A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`).
+    A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`). Clip
+    gradients by ``max_norm`` or :func:`symoptim.clip_invariant_norm_`: ``torch.nn.utils.clip_grad_norm_``,
+    which trainers call unless that is switched off, brings the scaling back in.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -36,6 +57,56 @@ class ScaledSGD(GeometricSGD):
     """
 
     updates: ClassVar[Mapping[Geometry, Update]] = {"rows": SCALED, "columns": SCALED, "plain": PLAIN}
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Rate = 1e-3,
+        momentum: float = 0.0,
+        *,
+        max_norm: float | None = None,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        """Take parameters, or groups of them, and the options of a step.
+
+        Args:
+            params: groups of :func:`symoptim.param_groups`, or any parameters or groups ``torch.optim``
+                takes; a group's ``"geometry"`` is ``"rows"`` (the default), ``"columns"`` or ``"plain"``,
+                its ``"axis"`` the axis that counts outputs: 0, or 1 for transposed convolutions.
+            lr: rate, a number or a 1-element Tensor.
+            momentum: momentum factor; the buffer lives in update space. The first step with momentum is
+                the step without (with ``nesterov``, 1 + momentum times it, as in ``torch.optim.SGD``).
+            max_norm: the longest gradient there may be: every step begins with
+                :func:`symoptim.clip_invariant_norm_`. None clips nothing.
+            nesterov: look ahead along the momentum.
+            weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
+            maximize: ascend instead of descend.
+            foreach: step all parameters of one shape together; by default on accelerators only.
+            fused: step by kernels that read and write every parameter once; by default wherever there are
+                some and ``foreach`` is None. True raises where there are none, False never uses any.
+            capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
+                CUDA graph can be captured at any time and follows a scheduler.
+            differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
+        """
+        self.set_max_norm(max_norm)
+        super().__init__(
+            params,
+            lr,
+            momentum,
+            nesterov=nesterov,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            foreach=foreach,
+            fused=fused,
+            capturable=capturable,
+            differentiable=differentiable,
+        )
 
     def _check(self, group: Group) -> None:
         super()._check(group)
@@ -58,18 +129,86 @@ class UnitNormSGD(GeometricSGD):
     projection.
 
     Rows that are not of unit norm are normalized when they are added (frozen ones, and those changed from
-    outside, before they are next stepped): the optimizer changes your weights. Behind a normalization layer
-    that changes nothing else. Rows already of unit norm stay bit-identical. A zero row is refused; so is
-    weight decay on rows, which the normalization would undo.
+    outside, before they are next stepped). What that does to the network depends on what is known of it:
+
+    - Groups of ``symoptim.param_groups(model, example_inputs=...)`` know the symmetries of the model. Rows
+      whose norm is gauge are normalized, other weights of the model absorb their scale, and its outputs stay
+      what they were. Other rows that are not of unit norm are left as they are and take plain steps; a
+      :class:`symoptim.errors.GeometryWarning` names them.
+    - Rows in other groups are divided by their norms, which changes outputs unless a normalization layer
+      follows; a :class:`symoptim.errors.GeometryWarning` names them, unless ``normalize=True`` says that this
+      is meant.
+
+    Rows already of unit norm, as :func:`symoptim.balance_` makes them, stay bit-identical. A zero row is
+    refused; so is weight decay on rows, which the normalization would undo. Gradients may be clipped by
+    ``torch.nn.utils.clip_grad_norm_``: at unit norm there is no scale that it could bring in.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
-    >>> optimizer = UnitNormSGD([w], lr=0.1)
+    >>> optimizer = UnitNormSGD([w], lr=0.1, normalize=True)
     >>> w.tolist()
     [[0.6000000238418579, 0.800000011920929]]
     """
 
     updates: ClassVar[Mapping[Geometry, Update]] = {"rows": UNIT_NORM, "columns": PLAIN, "plain": PLAIN}
+
+    _gauge_start: GaugeStart | None = None
+    _unstarted: frozenset[Tensor] = frozenset()
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Rate = 1e-3,
+        momentum: float = 0.0,
+        *,
+        normalize: bool | None = None,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        """Take parameters, or groups of them, and the options of a step.
+
+        Args:
+            params: groups of :func:`symoptim.param_groups`, or any parameters or groups ``torch.optim``
+                takes; a group's ``"geometry"`` is ``"rows"`` (the default), ``"columns"`` or ``"plain"``,
+                its ``"axis"`` the axis that counts outputs: 0, or 1 for transposed convolutions.
+            lr: rate, a number or a 1-element Tensor.
+            momentum: momentum factor; the buffer lives in update space. The first step with momentum is
+                the step without (with ``nesterov``, 1 + momentum times it, as in ``torch.optim.SGD``).
+            normalize: what to do with rows that are not of unit norm. None: without symmetries they are
+                normalized, with a warning; with symmetries those whose norm is gauge are, and others left
+                plain. True: all are normalized. False: they are refused. A group may have its own.
+            nesterov: look ahead along the momentum.
+            weight_decay: decoupled decay, ``w (1 - lr weight_decay)``; 0 in groups of rows.
+            maximize: ascend instead of descend.
+            foreach: step all parameters of one shape together; by default on accelerators only.
+            fused: step by kernels that read and write every parameter once; by default wherever there are
+                some and ``foreach`` is None. True raises where there are none, False never uses any.
+            capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
+                CUDA graph can be captured at any time and follows a scheduler.
+            differentiable: let autograd run through the step, and through the normalization (float32 and
+                float64, not with ``foreach``).
+        """
+        if isinstance(params, ParameterGroups) and params.model is not None and params.spec is not None:
+            self._gauge_start = self._known_start(params, params.model, params.spec, normalize)
+            params = params if self._gauge_start is None else self._gauge_start.groups
+        super().__init__(
+            params,
+            lr,
+            momentum,
+            nesterov=nesterov,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            foreach=foreach,
+            fused=fused,
+            capturable=capturable,
+            differentiable=differentiable,
+            normalize=normalize,
+        )
 
     def _check_options(self, group: Group) -> None:
         super()._check_options(group)
@@ -78,6 +217,8 @@ class UnitNormSGD(GeometricSGD):
                 f"weight_decay={group['weight_decay']} has no effect on unit-norm rows, the normalization "
                 "undoes it: set it to 0 in 'rows' groups and keep it in the others"
             )
+        if not isinstance(group["normalize"], bool | None):
+            raise OptionError(f"normalize must be True, False or None, got {group['normalize']!r}")
 
     def _check(self, group: Group) -> None:
         super()._check(group)
@@ -88,3 +229,60 @@ class UnitNormSGD(GeometricSGD):
                 f"{name} has rows without a direction ({which}), which cannot be kept at unit norm: "
                 "initialize them, or put the parameter into a 'plain' group"
             )
+        require_unit_norm_in_parts()
+        self._unstarted |= {p for p in group["params"] if not p.requires_grad}
+        self._check_norms(group, group["params"])
+
+    def _check_norms(self, group: Group, some: list[Tensor]) -> None:
+        """Refuse to change norms, or warn of it, as the user wants."""
+        known = frozenset[Tensor]() if self._gauge_start is None else self._gauge_start.unit
+        changed = changes_of_norms(group, [p for p in some if p not in known])
+        if not changed:
+            return
+        names, largest = list(changed), max(changed.values())
+        if group["normalize"] is False:
+            raise OptionError(
+                f"normalize=False, and rows are not of unit norm (it would change by up to {largest:.2g} of "
+                f"itself): {first_few(names)}. Give them unit norm by symoptim.balance_(model), or leave "
+                "normalize out"
+            )
+        if group["normalize"] is None and largest > NOTED:
+            warn_user(
+                f"UnitNormSGD divides rows by their norms, which changes a norm by up to {largest:.2g} of "
+                "itself, and what the model computes, unless normalization layers follow: "
+                f"{first_few(names)}. Give groups of symoptim.param_groups(model, example_inputs=...), with "
+                "which outputs stay what they are, or normalize=True if the change is meant",
+                GeometryWarning,
+            )
+
+    def _check_thawed(self) -> None:
+        """Warn of rows that were frozen when they were added, before they are stepped for the first time."""
+        if not self._unstarted:
+            return
+        for group in self.param_groups:
+            thawed = [p for p in group["params"] if p in self._unstarted and p.grad is not None]
+            self._unstarted -= {*thawed}
+            if group["geometry"] == "rows":
+                self._check_norms(group, thawed)
+
+    def _known_start(
+        self, params: ParameterGroups, model: nn.Module, spec: SymmetrySpec, normalize: bool | None
+    ) -> GaugeStart | None:
+        """How groups that know the symmetries of their model begin, and a warning of what is left plain."""
+        if normalize is False:  # nothing is to be changed
+            return None
+        start = gauge_start(model, spec, [{"normalize": normalize, **group} for group in params])
+        if start.others:
+            warn_user(
+                "UnitNormSGD takes plain steps for weights whose rows do not have unit norm, and cannot be "
+                f"given it without a change of outputs: {first_few(start.others)}. normalize=True normalizes "
+                "them all the same",
+                GeometryWarning,
+            )
+        return start
+
+    def _start_all(self) -> None:
+        if self._gauge_start is not None:
+            self._gauge_start.rescale()
+            self._gauge_start = None
+        super()._start_all()

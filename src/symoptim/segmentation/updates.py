@@ -45,7 +45,8 @@ def _groups(model: nn.Module) -> ParameterGroups:
 
 
 def _unit_norm(model: nn.Module, rate: Tensor, *, momentum: float = 0.0) -> Optimizer:
-    return UnitNormSGD(_groups(model), lr=rate, momentum=momentum)
+    # Batch normalization follows, so that the norms of these filters are of no consequence.
+    return UnitNormSGD(_groups(model), lr=rate, momentum=momentum, normalize=True)
 
 
 def _decayed(model: nn.Module, decay: float) -> list[dict[str, Any]]:

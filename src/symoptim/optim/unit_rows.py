@@ -1,0 +1,175 @@
+"""How ``UnitNormSGD`` begins: which rows get unit norm, and which rescaling keeps outputs what they were."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from symoptim.errors import OptionError
+from symoptim.geometry.distributed import gathered
+from symoptim.geometry.filters import Axes, has_unit_norm, lacks_direction, norm, update_dtype
+from symoptim.modules import unwrapped
+from symoptim.optim.checks import Group, first_few, labeled
+from symoptim.routing import axes_of
+from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.unit_rows import GaugeRows, gauge_rows, unit_norm_element
+
+NOTED = 2.0**-9
+"""Relative change of a norm that is worth a warning: rounding to bfloat16 makes no larger ones."""
+
+
+class GaugeStart(NamedTuple):
+    """A rescaling of a model that gives rows unit norm, and groups with what has none then as plain."""
+
+    model: nn.Module
+    spec: SymmetrySpec
+    element: Tensor
+    groups: list[Group]
+    unit: set[Tensor]
+    """Weights of ``rows`` groups whose rows will have unit norm."""
+    others: list[str]
+    """Names of those that were put into ``plain`` groups."""
+
+    def rescale(self) -> None:
+        """Give the rows unit norm."""
+        if bool(self.element.any()):
+            self.spec.rescale_(unwrapped(self.model), self.element)
+
+
+def gauge_weights(
+    model: nn.Module, spec: SymmetrySpec, rows: Mapping[Tensor, int]
+) -> list[tuple[Tensor, GaugeRows]]:
+    """Those of these weights whose rows have a norm that is gauge.
+
+    Frozen parameters do not absorb scales: they may be saved elsewhere.
+
+    Args:
+        model: whose they are.
+        spec: its symmetries.
+        rows: weights, with the axis that counts rows.
+
+    Returns:
+        Weights, in an order in which they can be normalized.
+    """
+    there = spec.require_model(unwrapped(model))
+    axes = {name: rows[there[name]] for name in spec.tensors if there[name] in rows}
+    fixed = [name for name, one in there.items() if isinstance(one, nn.Parameter) and not one.requires_grad]
+    return [(there[found.name], found) for found in gauge_rows(spec, axes, fixed)]
+
+
+@torch.no_grad()
+def gauge_start(model: nn.Module, spec: SymmetrySpec, groups: list[Group]) -> GaugeStart:
+    """Find how the rows of groups get unit norm; nothing is changed.
+
+    Args:
+        model: whose parameters the groups are of.
+        spec: its symmetries.
+        groups: of :func:`symoptim.param_groups`; their ``"normalize"`` is None if weights that cannot be
+            given unit norm are to be plain.
+
+    Returns:
+        What to begin with.
+    """
+    rows = {
+        parameter: int(group["axis"])
+        for group in groups
+        if group["geometry"] == "rows" and group["normalize"] is not False
+        for parameter in group["params"]
+        if _is_movable(parameter) and not bool(_without_direction(parameter, group["axis"]))
+    }
+    gauge = gauge_weights(model, spec, rows)
+    there = spec.require_model(unwrapped(model))
+    element = unit_norm_element(spec, there, [found for _, found in gauge])
+    log_scales = spec.log_scales(element)
+    names = {there[name]: name for name in spec.tensors}
+    loose: set[Tensor] = set()
+    for parameter, axis in rows.items():
+        scale = log_scales[names[parameter]].exp() if parameter in names else torch.ones(())
+        after = (parameter.detach().cpu().double() * scale).to(parameter.dtype)
+        if change_of_norms(after, axes_of("rows", axis, parameter.ndim)) > NOTED:
+            loose.add(parameter)
+    parted = [part for group in groups for part in _parted(group, loose)]
+    others = [
+        name for group in groups if group["normalize"] is None for name, p in labeled(group) if p in loose
+    ]
+    return GaugeStart(model, spec, element, parted, {*rows} - loose, others)
+
+
+def _is_movable(parameter: Tensor) -> bool:
+    return parameter.requires_grad and not parameter.is_meta and parameter.ndim > 1
+
+
+def _without_direction(parameter: Tensor, axis: int) -> Tensor:
+    return gathered(lacks_direction(parameter.detach(), axes_of("rows", axis, parameter.ndim))).any()
+
+
+def _parted(group: Group, loose: set[Tensor]) -> list[Group]:
+    """A group, without weights that go into a plain group after it."""
+    if group["normalize"] is not None or not any(p in loose for p in group["params"]):
+        return [group]
+    found: list[Group] = []
+    for is_loose, role in ((False, {}), (True, {"geometry": "plain", "axis": 0})):
+        chosen = [k for k, p in enumerate(group["params"]) if (p in loose) is is_loose]
+        lists = {key: [group[key][k] for k in chosen] for key in ("params", "param_names") if key in group}
+        found += [{**group, **lists, **role}] if chosen else []
+    return found
+
+
+@torch.no_grad()
+def changes_of_norms(group: Group, some: Iterable[Tensor]) -> dict[str, float]:
+    """How much normalization would change norms of rows, relative to these; of weights where it would.
+
+    Args:
+        group: of ``rows``.
+        some: weights of it that are asked about; frozen ones are not normalized.
+
+    Returns:
+        The largest change of each, by the words that name it.
+    """
+    asked, found = {*some}, dict[str, float]()
+    for name, parameter in labeled(group):
+        if parameter not in asked or not _is_movable(parameter):
+            continue
+        over = axes_of("rows", group["axis"], parameter.ndim)
+        if change := change_of_norms(parameter, over):
+            found[name] = change
+    return found
+
+
+def change_of_norms(weight: Tensor, over: Axes) -> float:
+    """The largest change of a norm that normalization would make, relative to the norm.
+
+    >>> change_of_norms(torch.tensor([[3.0, 4.0], [1.0, 0.0]]), (-1,))
+    0.800000011920929
+    """
+    lengths = norm(weight.to(update_dtype(weight.dtype)), over)
+    change = torch.where(has_unit_norm(weight, over), 0.0, (1 / lengths - 1).abs())
+    return float(gathered(change).max()) if change.numel() else 0.0
+
+
+def require_unit_norm_in_parts() -> None:
+    """Refuse to normalize a part of the parameters, which torch's ZeroRedundancyOptimizer hands out.
+
+    It says nowhere else that it does: it is found among the callers, as its local optimizer is made. All its
+    parameters are looked at, so that all processes refuse.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        whole = frame.f_locals.get("self")
+        if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(whole).__mro__):
+            _require_unit_norm(cast("Optimizer", whole).param_groups)
+        frame = frame.f_back
+
+
+def _require_unit_norm(groups: list[Group]) -> None:
+    named: list[Group] = [{"geometry": "rows", "axis": 0, **group} for group in groups]
+    changed = [changes_of_norms(group, group["params"]) for group in named if group["geometry"] == "rows"]
+    if names := [name for group in changed for name in group]:
+        raise OptionError(
+            "ZeroRedundancyOptimizer gives each process a part of the parameters, so that each would "
+            f"normalize other ones ({first_few(names)}): give all rows unit norm on every process first, by "
+            "symoptim.balance_(model) or symoptim.UnitNormSGD(groups)"
+        )
