@@ -73,6 +73,7 @@ def _shifted(weights: list[nn.Parameter]) -> list[Tensor]:
 @pytest.mark.parametrize("geometry", ["rows", "columns", "plain"])
 @pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.filterwarnings("ignore:UnitNormSGD:symoptim.errors.GeometryWarning")
 def test_gradients_that_share_memory_with_weights_are_read_before_these_are_written(
     way: str,
     kind: type[ScaledSGD] | type[UnitNormSGD],

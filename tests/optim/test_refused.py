@@ -14,6 +14,7 @@ from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover, invariant
 from symoptim.errors import GradientError, LayoutError
 from symoptim.symmetry.spec import SymmetrySpec
 
+pytestmark = pytest.mark.filterwarnings("ignore:UnitNormSGD:symoptim.errors.GeometryWarning")
 DEVICES = [
     "cpu",
     pytest.param(

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from symoptim import SymmetrySpec, discover
 from symoptim.errors import PathWarning
+from symoptim.symmetry.frames import crossings
 from symoptim.symmetry.graph import Graph
-from symoptim.symmetry.paths import crossings, survey
+from symoptim.symmetry.paths import survey
 from symoptim.symmetry.variations import Call
 
 

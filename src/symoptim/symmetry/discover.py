@@ -15,7 +15,8 @@ from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.interpret import Findings, interpret
-from symoptim.symmetry.paths import Survey, isolated, survey
+from symoptim.symmetry.isolation import isolated
+from symoptim.symmetry.paths import Survey, survey
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
 from symoptim.symmetry.sparse import Sparse

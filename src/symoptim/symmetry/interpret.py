@@ -15,9 +15,9 @@ from torch import Tensor
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
 from symoptim.symmetry.constants import has_plain_sizes, known_values
 from symoptim.symmetry.form import FIXED, Form, anything, fixed
+from symoptim.symmetry.frames import crossings
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
 from symoptim.symmetry.memory import sharing
-from symoptim.symmetry.paths import crossings
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result
 from symoptim.symmetry.system import System

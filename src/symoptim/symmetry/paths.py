@@ -14,22 +14,18 @@ goes into the modules it calls and comes out of them; what these compute inside,
 in an exposed frame, or in that of a module around it, is pinned, unless the user vouches for that module.
 """
 
-import copy
-import random
-import sys
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 from torch.utils._pytree import tree_map
 
 from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
 from symoptim.symmetry.record import record
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.symmetry.variations import Call, Sizes, other_values, resized, sizes_to_try
@@ -82,7 +78,7 @@ def survey(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = ()) -
     Raises:
         TraceError: the example cannot be watched.
     """
-    with _seeds_restored():
+    with seeds_restored():
         return _Surveyor(model, vouch).survey(calls)
 
 
@@ -121,7 +117,7 @@ class _Surveyor:
     def _pass(self, call: Call) -> Graph:
         """One pass, with seeds of its own."""
         self.seed += 1
-        _seed(self.seed)
+        set_seeds(self.seed)
         graph = record(self.model, call.inputs, call.keywords)
         self.passes.append(graph)
         return graph
@@ -237,44 +233,6 @@ def _decided_in(place: str, *passes: Counter[Step]) -> str:
     return around
 
 
-class _SharedTensors(TorchFunctionMode):
-    """Copies share parameters, buffers and whatever lies in their memory; other tensors are copied."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.memory = {_memory(tensor) for tensor in model_tensors(model).values()}
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func is not Tensor.__deepcopy__:
-            return func(*args, **(kwargs or {}))
-        tensor = cast("Tensor", args[0])
-        return tensor if _memory(tensor) in self.memory else tensor.detach().clone()
-
-
-def _memory(tensor: Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr() or id(tensor)
-    except (NotImplementedError, RuntimeError):  # it has none of its own
-        return id(tensor)
-
-
-def isolated(model: nn.Module) -> nn.Module:
-    """A model with the same tensors and Python state of its own; the model itself if it cannot be copied.
-
-    >>> model = nn.Linear(2, 2)
-    >>> isolated(model) is model, isolated(model).weight is model.weight
-    (False, True)
-    """
-    shared = {id(tensor): tensor for tensor in model_tensors(model).values()}
-    try:
-        with _SharedTensors(model):
-            return copy.deepcopy(model, shared)
-    except Exception:  # it holds what nobody can copy: a lock, an open file
-        return model
-
-
 def _steps(graph: Graph) -> list[Step]:
     """All operations of a pass but those that only take a part of a result."""
     names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
@@ -335,69 +293,3 @@ def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
 
 def _draws(operation: Operation) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(operation.function, "tags", ())
-
-
-def crossings(graph: Graph, exposed: frozenset[str]) -> set[int]:
-    """Values that are seen in exposed frames.
-
-    A value goes from the module that makes it up to the one around both, and down to the one that takes it.
-
-    Args:
-        graph: of a pass.
-        exposed: names of modules; those around an exposed one are exposed too.
-
-    Returns:
-        Numbers of the values.
-    """
-    if not exposed:
-        return set()
-    made: dict[int, list[str]] = {
-        leaf.index: [leaf.name.rpartition(".")[0] if leaf.kind in ("parameter", "buffer") else ""]
-        for leaf in graph.leaves
-    }
-    found: set[int] = set()
-    for operation in graph.operations:
-        whole = operation.arguments[0] if operation.name == "getitem" else None
-        made[operation.index] = made[whole.index] if isinstance(whole, Ref) else [operation.place]
-        if isinstance(whole, Ref):
-            continue
-        for index in operation.references():
-            if any(_around_both(place, operation.place) in exposed for place in made[index]):
-                found.add(index)
-    return found
-
-
-def _around_both(one: str, other: str) -> str:
-    """The innermost module around two.
-
-    >>> _around_both("layers.1.mlp.up", "layers.1.norm"), _around_both("up", "down")
-    ('layers.1', '')
-    """
-    shared: list[str] = []
-    for mine, theirs in zip(one.split("."), other.split("."), strict=False):
-        if mine != theirs:
-            break
-        shared.append(mine)
-    return ".".join(shared)
-
-
-def _seed(seed: int) -> None:
-    torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        cast("Any", numpy).random.seed(seed)
-
-
-@contextmanager
-def _seeds_restored() -> Generator[None]:
-    """Bring back the random generators of Python, numpy and torch."""
-    numpy: Any = sys.modules.get("numpy")
-    python, numbers = random.getstate(), numpy.random.get_state() if numpy is not None else None
-    try:
-        with cast("Any", torch).random.fork_rng():
-            yield
-    finally:
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(numbers)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 LARGEST_INPUT = 2**16
@@ -174,8 +175,9 @@ def _by_symbols(model: nn.Module, call: Call, places: Mapping[int, str]) -> list
     guards = _Guards(environment, [])
     try:
         symbolic = call.changed(fake)
+        tensors = {name: mode.from_tensor(tensor, static_shapes=True) for name, tensor in own_tensors(model)}
         with _noting(guards, places), mode, torch.no_grad():
-            model(*symbolic.inputs, **symbolic.keywords)
+            functional_call(model, tensors, symbolic.inputs, dict(symbolic.keywords))
     except Exception:  # of values it does not have, say: what it has compared before holds all the same
         if not fakes:
             return None
@@ -213,6 +215,11 @@ class _noting:  # noqa: N801 - used as a statement
         for hook in self.hooks:
             hook.remove()
         self.note()
+
+
+def own_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers of a model, each once."""
+    return [*model.named_parameters(), *model.named_buffers()]
 
 
 def _groups(guards: _Guards, call: Call, fakes: list[Tensor]) -> list[Sizes]:
