@@ -1,7 +1,7 @@
 """A group in words: its generators by kind, and which slices of which tensors each kind moves.
 
-Generators of one place that move the same tensors are of one kind. One of them stands for all: what it does
-to every entry is looked at, and slices are named by axis.
+Generators of one place that move the same tensors in the same way are of one kind, and one of them stands for
+all. What it does to a tensor is a product of powers of its scale, each of some slices along an axis.
 """
 
 import math
@@ -13,65 +13,112 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from symoptim.symmetry.names import (
+    NamesByPattern,
+    as_set,
+    by_pattern,
+    filled,
+    fitting,
+    is_number,
+    is_set,
+    numbers_in,
+    parts_of,
+    products,
+    renumbered,
+    starred,
+    with_star,
+)
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.tensors import different_values, sum_of_few, whole_numbers
+from symoptim.symmetry.tensors import different_values, squeezed, sum_of_few, unique_rows, whole_numbers
+
+ENTRIES = -1
 
 
 class Slice(NamedTuple):
-    """Part of a tensor that moves: along which axis (None for all of it), and by which power of the scale."""
+    """Part of a tensor that moves: some slices along an axis, and by which power of the scale.
+
+    The axis is None for all of the tensor, and ``ENTRIES`` for entries that are no slices. An entry in slices
+    along two axes moves by both powers. The name may be a pattern, see :func:`table_of`.
+    """
 
     tensor: str
     shape: tuple[int, ...]
     axis: int | None
     exponent: float
 
-    def __str__(self) -> str:
+    @property
+    def moved(self) -> str:
+        """Which part moves, and how."""
         part = {None: "", 0: " rows", 1: " columns"}.get(self.axis, f" slices of axis {self.axis}")
-        part = " entries" if part and len(self.shape) == 1 else part
+        part = " entries" if self.axis == ENTRIES or (part and len(self.shape) == 1) else part
         power = {1.0: "x a", -1.0: "/ a"}.get(self.exponent, f"x a^{self.exponent:g}")
-        return f"{self.tensor}{part} {power}"
+        return f"{part} {power}"
+
+    def __str__(self) -> str:
+        return f"{self.tensor}{self.moved}"
 
 
 class KindOfUnit(NamedTuple):
-    """Generators of one kind: their place in the model, how many they are, and what each moves."""
+    """Generators of one kind: their place in the model, their numbers, and what each of them moves."""
 
     place: str
-    number: int
+    generators: tuple[int, ...]
     slices: tuple[Slice, ...]
+
+    @property
+    def number(self) -> int:
+        """How many they are."""
+        return len(self.generators)
 
 
 def kinds(spec: SymmetrySpec) -> list[KindOfUnit]:
     """All kinds of generators, in the order of the tensors they move."""
-    members: dict[tuple[str, tuple[tuple[str, float], ...]], list[int]] = {}
+    members: dict[tuple[str, tuple[tuple[str, int], ...]], list[int]] = {}
     touched = _touched(spec)
     for number, name in enumerate(spec.names):
         members.setdefault((name.rpartition(" [")[0], tuple(touched[number])), []).append(number)
     order = {name: position for position, name in enumerate(spec.tensors)}
     found = [
-        KindOfUnit(place, len(numbers), tuple(_slices(spec, numbers[-1], [name for name, _ in moved])))
+        KindOfUnit(place, tuple(numbers), tuple(_slices(spec, numbers[-1], [name for name, _ in moved])))
         for (place, moved), numbers in members.items()
     ]
     return sorted(found, key=lambda kind: [order[one.tensor] for one in kind.slices])
 
 
-def _touched(spec: SymmetrySpec) -> list[list[tuple[str, float]]]:
-    """Tensors that each generator moves, each with the sum of the exponents of its entries."""
-    found: list[list[tuple[str, float]]] = [[] for _ in spec.names]
+def _touched(spec: SymmetrySpec) -> list[list[tuple[str, int]]]:
+    """Tensors that each generator moves, each with a number of the way in which it does."""
+    found: list[list[tuple[str, int]]] = [[] for _ in spec.names]
     for name in spec.tensors:
-        sums = _sums_of_exponents(spec, name)
-        for number in whole_numbers(spec.moves([name]).nonzero().flatten()):
-            found[number].append((name, round(float(sums[number]), 6)))
+        numbers = spec.moves([name]).nonzero().flatten()
+        _, ways = unique_rows((_moments(spec, name)[numbers] * 1e4).round().long())
+        for number, way in zip(whole_numbers(numbers), whole_numbers(ways), strict=True):
+            found[number].append((name, way))
     return found
 
 
-def _sums_of_exponents(spec: SymmetrySpec, name: str) -> Tensor:
-    """For every generator the sum over a tensor's entries of the powers they move by."""
-    moved, totals = spec.tensors[name], torch.zeros(spec.scales + 1, dtype=torch.float64)
+def _moments(spec: SymmetrySpec, name: str) -> Tensor:
+    """For every generator the sum of the powers that entries move by, and moments of them along each axis.
+
+    What a sum has of rows and what of columns is free up to a constant, so the moments are central.
+    Powers with equal sums up to the fourth that are not the same have at least five different values.
+    """
+    moved, found = spec.tensors[name], [torch.zeros(len(spec), dtype=torch.float64)]
     for term in moved.terms:
-        times = math.prod(moved.shape) / term.numel()
-        ids = term.reshape(-1) % (spec.scales + 1)
-        totals.index_add_(0, ids, torch.full((len(ids),), times, dtype=torch.float64))
-    return spec.by_generator(totals)
+        counts = torch.bincount(term.reshape(-1) % (spec.scales + 1), minlength=spec.scales + 1)
+        sums = [_sums_of_powers(spec, counts, power) for power in range(1, 5)]
+        found[0] = found[0] + sums[0] * (math.prod(moved.shape) / term.numel())
+        if sum(size > 1 for size in term.shape) == 1:
+            size, mean = term.numel(), sums[0] / term.numel()
+            found.append(sums[1] - size * mean**2)
+            found.append(sums[2] - 3 * mean * sums[1] + 2 * size * mean**3)
+            found.append(sums[3] - 4 * mean * sums[2] + 6 * mean**2 * sums[1] - 3 * size * mean**4)
+    return torch.stack(found, dim=1)
+
+
+def _sums_of_powers(spec: SymmetrySpec, counts: Tensor, power: int) -> Tensor:
+    """For every generator the sum of its exponents, to a power, each as often as its scale is there."""
+    entries = spec.exponents.values**power * counts[spec.exponents.rows]
+    return torch.zeros(len(spec), dtype=torch.float64).index_add_(0, spec.exponents.columns, entries)
 
 
 def _slices(spec: SymmetrySpec, number: int, tensors: Sequence[str]) -> Iterator[Slice]:
@@ -79,56 +126,117 @@ def _slices(spec: SymmetrySpec, number: int, tensors: Sequence[str]) -> Iterator
     element = torch.zeros(len(spec), dtype=torch.float64)
     element[number] = 1.0
     for name, terms in spec.log_terms(element, tensors).items():
-        # Rows that move alike are looked at once: of a large table there are few kinds.
-        small = sum_of_few(terms)
-        for exponent in different_values(small):
-            if exponent != 0:
-                yield Slice(name, spec.tensors[name].shape, _axis(small == exponent), exponent)
+        for axis, exponent in _parts(terms):
+            yield Slice(name, spec.tensors[name].shape, axis, exponent)
 
 
-def _axis(mask: Tensor) -> int | None:
-    """The axis along which the fewest slices have a part in the mask; none if all have, along every axis."""
-    shares: list[float] = []
-    for axis in range(mask.dim()):
-        others = [other for other in range(mask.dim()) if other != axis]
-        shares.append(float((mask.any(dim=others) if others else mask).double().mean()))
-    return shares.index(min(shares)) if shares and min(shares) < 1 else None
+def _parts(terms: Sequence[Tensor]) -> Iterator[tuple[int | None, float]]:
+    """A sum of terms as powers of slices along axes; of entries if it is no such sum."""
+    whole, along = 0.0, dict[int, Tensor]()
+    for term in map(squeezed, terms):
+        axes = [axis for axis, size in enumerate(term.shape) if size > 1]
+        if len(axes) > 1:
+            yield from _entries(terms)
+            return
+        if axes:
+            along[axes[0]] = along.get(axes[0], 0) + term.flatten()
+        else:
+            whole += float(term)
+    for axis, values in along.items():
+        usual = values.mode().values if len(along) > 1 else torch.zeros(())
+        along[axis], whole = values - usual, whole + float(usual)
+    if len(along) == 1:
+        along, whole = {axis: values + whole for axis, values in along.items()}, 0.0
+    yield from [(None, whole)] if abs(whole) > ROUNDING else []
+    for axis in sorted(along):
+        for exponent in different_values(along[axis].round(decimals=6)):
+            yield from [(axis, exponent)] if exponent else []
+
+
+ROUNDING = 1e-6
+
+
+def _entries(terms: Sequence[Tensor]) -> Iterator[tuple[int | None, float]]:
+    """Powers of entries, each along the axis its entries are slices of, if there is one."""
+    small = sum_of_few(terms).round(decimals=6)
+    for exponent in different_values(small):
+        mask = squeezed(small == exponent)
+        axes = [axis for axis, size in enumerate(mask.shape) if size > 1]
+        if exponent:
+            yield (axes[0] if len(axes) == 1 else ENTRIES if axes else None), exponent
 
 
 FEW = 12  # kinds that are shown as they are
 
 
 def table_of(spec: SymmetrySpec) -> list[KindOfUnit]:
-    """All kinds; of a deep network those that differ by numbers in names only are one, numbers as ``*``."""
+    """All kinds; of a deep network those that differ by the number of a layer only are one.
+
+    Names then are patterns: ``{0..2,5}`` is any of these numbers, ``*`` any number with which there is such a
+    tensor in the model. A pattern in a place means that each of these layers has such units; at the same part
+    of names it is the layer of the unit. What all other patterns of a row stand for moves with each unit.
+    """
     found = kinds(spec)
     if len(found) <= FEW:
         return found
-    alike: dict[tuple[str, tuple[str, ...]], list[KindOfUnit]] = {}
-    for kind in found:
-        key = (_starred(kind.place), tuple(str(_without_numbers(one)) for one in kind.slices))
-        alike.setdefault(key, []).append(kind)
-    return [_shortened(same[0]) if len(same) == 1 else _together(same) for same in alike.values()]
+    names = by_pattern([*spec.tensors, *spec.aliases, *spec.unreached])
+    found = [_starred(kind._replace(slices=tuple(_shortened(kind.slices))), names) for kind in found]
+    for part in reversed(range(max(len(parts_of(kind.place)) for kind in found))):
+        found = [_starred(kind, names) for kind in _merged(found, part)]
+    return found
 
 
-def _shortened(kind: KindOfUnit) -> KindOfUnit:
+def _shortened(slices: Sequence[Slice]) -> Iterator[Slice]:
     """The same, with slices that differ by numbers only as one."""
-    starred = [_without_numbers(one) for one in kind.slices]
-    times = Counter(map(str, starred))
-    shown = (b if times[str(b)] > 1 else a for a, b in zip(kind.slices, starred, strict=True))
-    return kind._replace(slices=tuple({str(one): one for one in shown}.values()))
+    alike: dict[tuple[str, str], dict[tuple[int, ...], Slice]] = {}
+    for one in slices:
+        alike.setdefault((starred(one.tensor), one.moved), {})[numbers_in(one.tensor)] = one
+    for (pattern, _), same in alike.items():
+        for choices in products(set(same)):
+            first = same[tuple(choice[0] for choice in choices)]
+            yield first._replace(tensor=filled(pattern, map(as_set, choices)))
 
 
-def _together(same: list[KindOfUnit]) -> KindOfUnit:
-    slices = {str(starred): starred for starred in map(_without_numbers, same[0].slices)}
-    return KindOfUnit(_starred(same[0].place), sum(kind.number for kind in same), tuple(slices.values()))
+def _merged(found: Sequence[KindOfUnit], part: int) -> list[KindOfUnit]:
+    """Kinds that differ by one number alone, at this part of their place and of the names in that layer."""
+    alike: dict[object, list[KindOfUnit]] = {}
+    for number, kind in enumerate(found):
+        alike.setdefault(_without_layer(kind, part) or number, []).append(kind)
+    return [same[0] if len(same) == 1 else _together(same, part) for same in alike.values()]
 
 
-def _without_numbers(one: Slice) -> Slice:
-    return one._replace(tensor=_starred(one.tensor))
+def _without_layer(kind: KindOfUnit, part: int) -> tuple[str, ...] | None:
+    """Texts of a kind without the number of its layer; None if it has none, or if names have sets there."""
+    layer = parts_of(kind.place)[: part + 1]
+    if len(layer) <= part or not is_number(layer[part]):
+        return None
+    if any(is_set(other) for one in kind.slices for other in parts_of(one.tensor)[part : part + 1]):
+        return None
+    moved = (renumbered(one.tensor, layer, "*") + one.moved for one in kind.slices)
+    return (renumbered(kind.place, layer, "*"), *moved)
 
 
-def _starred(name: str) -> str:
-    return re.sub(r"\b\d+\b", "*", name)
+def _together(same: Sequence[KindOfUnit], part: int) -> KindOfUnit:
+    first = same[0]
+    layer = parts_of(first.place)[: part + 1]
+    numbers = as_set(sorted(int(parts_of(kind.place)[part]) for kind in same))
+    slices = (one._replace(tensor=renumbered(one.tensor, layer, numbers)) for one in first.slices)
+    generators = tuple(number for kind in same for number in kind.generators)
+    return KindOfUnit(renumbered(first.place, layer, numbers), generators, tuple(slices))
+
+
+def _starred(kind: KindOfUnit, names: NamesByPattern) -> KindOfUnit:
+    """A kind with ``*`` for sets of numbers, where no other names of the model fit."""
+    place, tensors = kind.place, [one.tensor for one in kind.slices]
+    for part in range(max(map(len, map(parts_of, [place, *tensors])))):
+        new = [with_star(one, part) for one in tensors]
+        same = [fitting(a, names) == fitting(b, names) for a, b in zip(tensors, new, strict=True)]
+        if with_star(place, part) != place:  # one number in the whole row
+            place, tensors = (with_star(place, part), new) if all(same) else (place, tensors)
+        else:
+            tensors = [b if fits else a for a, b, fits in zip(tensors, new, same, strict=True)]
+    slices = (one._replace(tensor=name) for one, name in zip(kind.slices, tensors, strict=True))
+    return KindOfUnit(place, kind.generators, tuple(slices))
 
 
 def text_of(spec: SymmetrySpec) -> str:
