@@ -22,11 +22,12 @@ from symoptim.symmetry.names import (
     is_number,
     is_set,
     numbers_in,
+    part_of,
     parts_of,
+    patterns_of,
     products,
-    renumbered,
+    replaced,
     starred,
-    with_star,
 )
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import different_values, squeezed, sum_of_few, unique_rows, whole_numbers
@@ -77,11 +78,12 @@ def kinds(spec: SymmetrySpec) -> list[KindOfUnit]:
     touched = _touched(spec)
     for number, name in enumerate(spec.names):
         members.setdefault((name.rpartition(" [")[0], tuple(touched[number])), []).append(number)
+    alike: dict[tuple[str, tuple[Slice, ...]], list[int]] = {}
+    for (place, moved), numbers in members.items():
+        slices = tuple(_slices(spec, numbers[-1], [name for name, _ in moved]))
+        alike.setdefault((place, slices), []).extend(numbers)
     order = {name: position for position, name in enumerate(spec.tensors)}
-    found = [
-        KindOfUnit(place, tuple(numbers), tuple(_slices(spec, numbers[-1], [name for name, _ in moved])))
-        for (place, moved), numbers in members.items()
-    ]
+    found = [KindOfUnit(place, tuple(sorted(same)), slices) for (place, slices), same in alike.items()]
     return sorted(found, key=lambda kind: [order[one.tensor] for one in kind.slices])
 
 
@@ -198,45 +200,54 @@ def _shortened(slices: Sequence[Slice]) -> Iterator[Slice]:
 
 
 def _merged(found: Sequence[KindOfUnit], part: int) -> list[KindOfUnit]:
-    """Kinds that differ by one number alone, at this part of their place and of the names in that layer."""
+    """Kinds that differ by one number alone, which is at this part of their places and names."""
     alike: dict[object, list[KindOfUnit]] = {}
-    for number, kind in enumerate(found):
-        alike.setdefault(_without_layer(kind, part) or number, []).append(kind)
+    for position, kind in enumerate(found):
+        number = part_of(kind.place, part)
+        patterns_there = any(is_set(part_of(one.tensor, part)) for one in kind.slices)
+        key = _text(_renumbered(kind, part, "*")) if is_number(number) and not patterns_there else position
+        alike.setdefault(key, []).append(kind)
     return [same[0] if len(same) == 1 else _together(same, part) for same in alike.values()]
 
 
-def _without_layer(kind: KindOfUnit, part: int) -> tuple[str, ...] | None:
-    """Texts of a kind without the number of its layer; None if it has none, or if names have sets there."""
-    layer = parts_of(kind.place)[: part + 1]
-    if len(layer) <= part or not is_number(layer[part]):
-        return None
-    if any(is_set(other) for one in kind.slices for other in parts_of(one.tensor)[part : part + 1]):
-        return None
-    moved = (renumbered(one.tensor, layer, "*") + one.moved for one in kind.slices)
-    return (renumbered(kind.place, layer, "*"), *moved)
+def _renumbered(kind: KindOfUnit, part: int, new: str) -> KindOfUnit:
+    """A kind with something else for its number at a part, there and in names."""
+    old = part_of(kind.place, part)
+    slices = (one._replace(tensor=replaced(one.tensor, part, old, new)) for one in kind.slices)
+    return KindOfUnit(replaced(kind.place, part, old, new), kind.generators, tuple(slices))
+
+
+def _text(kind: KindOfUnit) -> tuple[str, ...]:
+    return (kind.place, *map(str, kind.slices))
 
 
 def _together(same: Sequence[KindOfUnit], part: int) -> KindOfUnit:
-    first = same[0]
-    layer = parts_of(first.place)[: part + 1]
-    numbers = as_set(sorted(int(parts_of(kind.place)[part]) for kind in same))
-    slices = (one._replace(tensor=renumbered(one.tensor, layer, numbers)) for one in first.slices)
+    numbers = sorted(int(part_of(kind.place, part)) for kind in same)
     generators = tuple(number for kind in same for number in kind.generators)
-    return KindOfUnit(renumbered(first.place, layer, numbers), generators, tuple(slices))
+    return _renumbered(same[0], part, as_set(numbers))._replace(generators=generators)
 
 
 def _starred(kind: KindOfUnit, names: NamesByPattern) -> KindOfUnit:
     """A kind with ``*`` for sets of numbers, where no other names of the model fit."""
-    place, tensors = kind.place, [one.tensor for one in kind.slices]
-    for part in range(max(map(len, map(parts_of, [place, *tensors])))):
-        new = [with_star(one, part) for one in tensors]
-        same = [fitting(a, names) == fitting(b, names) for a, b in zip(tensors, new, strict=True)]
-        if with_star(place, part) != place:  # one number in the whole row
-            place, tensors = (with_star(place, part), new) if all(same) else (place, tensors)
+    for part in range(max(len(parts_of(one.tensor)) for one in kind.slices)):
+        if is_set(part_of(kind.place, part)):  # it is one number in the whole row
+            new = _renumbered(kind, part, "*")
+            same = all(_fit_alike(a, b, names) for a, b in zip(kind.slices, new.slices, strict=True))
+            kind = new if same else kind
         else:
-            tensors = [b if fits else a for a, b, fits in zip(tensors, new, same, strict=True)]
-    slices = (one._replace(tensor=name) for one, name in zip(kind.slices, tensors, strict=True))
-    return KindOfUnit(place, kind.generators, tuple(slices))
+            slices = tuple(_with_star(one, part, names) for one in kind.slices)
+            kind = kind._replace(slices=slices)
+    return kind
+
+
+def _with_star(one: Slice, part: int, names: NamesByPattern) -> Slice:
+    there = part_of(one.tensor, part)
+    new = one._replace(tensor=replaced(one.tensor, part, there, "*")) if is_set(there) else one
+    return new if _fit_alike(one, new, names) else one
+
+
+def _fit_alike(one: Slice, other: Slice, names: NamesByPattern) -> bool:
+    return fitting(one.tensor, names) == fitting(other.tensor, names)
 
 
 def text_of(spec: SymmetrySpec) -> str:
@@ -249,8 +260,8 @@ def text_of(spec: SymmetrySpec) -> str:
 
 
 def remarks(spec: SymmetrySpec) -> list[str]:
-    """What was pinned and why, and what holds only nearly."""
-    said: list[str] = []
+    """The mode it was found in, what was pinned and why, and what holds only nearly or on some paths."""
+    said = [f"found in {_mode_of(spec.modes)}"] if spec.modes else []
     if spec.unknown:
         said.append(f"unknown operations, so all they touch is pinned: {_counted(spec.unknown)}")
     if spec.pinned:
@@ -262,7 +273,20 @@ def remarks(spec: SymmetrySpec) -> list[str]:
         said.append(f"exact as far as eps is not felt: {_counted(operations)}")
     if spec.recorded:
         said.append(f"found by watching one pass, for inputs that take the same way ({spec.recorded})")
-    return said
+    if spec.unreached:
+        names = ", ".join(patterns_of(spec.unreached))
+        said.append(f"parameters that no example used, so that what could meet them is pinned: {names}")
+    return [*said, *spec.paths]
+
+
+def _mode_of(modes: Mapping[str, bool]) -> str:
+    """The mode of a model, and of modules that differ."""
+    words = {True: "training mode", False: "evaluation mode"}
+    others = {mode: [name for name, one in modes.items() if name and one == mode] for mode in words}
+    differing = [
+        f"{', '.join(patterns_of(names))} in {words[mode]}" for mode, names in others.items() if names
+    ]
+    return ", ".join([words[modes[""]], *differing])
 
 
 def _counted(counts: Mapping[str, int]) -> str:

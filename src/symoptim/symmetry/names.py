@@ -1,5 +1,6 @@
 """Names of modules and tensors with numbers in them, and patterns that stand for exactly some of them."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
@@ -69,51 +70,49 @@ def as_set(numbers: Sequence[int]) -> str:
     return words[0] if len(numbers) == 1 else "{" + ",".join(words) + "}"
 
 
+def patterns_of(names: Iterable[str]) -> list[str]:
+    """Patterns that stand for exactly these names.
+
+    >>> patterns_of(["experts.0.up", "experts.1.up", "experts.2.up", "experts.2.down"])
+    ['experts.{0..2}.up', 'experts.2.down']
+    """
+    numbers: dict[str, set[tuple[int, ...]]] = {}
+    for name in names:
+        numbers.setdefault(starred(name), set()).add(numbers_in(name))
+    found = ((pattern, choices) for pattern, same in numbers.items() for choices in products(same))
+    return [filled(pattern, map(as_set, choices)) for pattern, choices in found]
+
+
 def is_set(part: str) -> bool:
     """Whether a part of a name stands for several numbers."""
     return part == "*" or part.startswith("{")
 
 
 def parts_of(name: str) -> list[str]:
-    """Parts of a name, without words behind it.
+    """Parts of a name or pattern, without words behind it.
 
-    >>> parts_of("layers.{0,1}.norm rms_norm")
-    ['layers', '{0,1}', 'norm']
+    >>> parts_of("layers.{0..2}.norm rms_norm")
+    ['layers', '{0..2}', 'norm']
     """
-    return name.partition(" ")[0].split(".")
+    return re.split(r"(?<!\.)\.(?!\.)", name.partition(" ")[0])
 
 
-def _with_parts(name: str, parts: Sequence[str]) -> str:
-    _, space, words = name.partition(" ")
-    return ".".join(parts) + space + words
-
-
-def renumbered(name: str, layer: Sequence[str], number: str) -> str:
-    """A name with another number for a layer, if it is in that.
-
-    >>> renumbered("layers.0.norm rms_norm", ["layers", "0"], "{0,1}")
-    'layers.{0,1}.norm rms_norm'
-    """
+def part_of(name: str, place: int) -> str:
+    """One of the parts; nothing if there are fewer."""
     parts = parts_of(name)
-    return (
-        _with_parts(name, [*layer[:-1], number, *parts[len(layer) :]])
-        if parts[: len(layer)] == layer
-        else name
-    )
+    return parts[place] if place < len(parts) else ""
 
 
-def with_star(name: str, part: int) -> str:
-    """A name with ``*`` for a set of numbers at a part.
+def replaced(name: str, place: int, old: str, new: str) -> str:
+    """A name with another part at a place, if that is the old one.
 
-    >>> with_star("layers.{0,1}.norm", 1), with_star("layers.0.norm", 1)
-    ('layers.*.norm', 'layers.0.norm')
+    >>> replaced("layers.0.norm rms_norm", 1, "0", "{0,1}"), replaced("layers.2.norm", 1, "0", "{0,1}")
+    ('layers.{0,1}.norm rms_norm', 'layers.2.norm')
     """
-    parts = parts_of(name)
-    return _with_parts(name, [*parts[:part], "*", *parts[part + 1 :]]) if is_set(_at(parts, part)) else name
-
-
-def _at(parts: Sequence[str], part: int) -> str:
-    return parts[part] if part < len(parts) else ""
+    if part_of(name, place) != old:
+        return name
+    parts, (_, space, words) = parts_of(name), name.partition(" ")
+    return ".".join([*parts[:place], new, *parts[place + 1 :]]) + space + words
 
 
 NamesByPattern = Mapping[str, Sequence[str]]
@@ -133,7 +132,7 @@ def fitting(pattern: str, names: NamesByPattern) -> list[str]:
     >>> fitting("layers.{0,2}.up", by_pattern(["layers.0.up", "layers.1.up", "layers.2.up", "up"]))
     ['layers.0.up', 'layers.2.up']
     """
-    parts = pattern.split(".")
+    parts = parts_of(pattern)
     key = ".".join("*" if is_number(part) or is_set(part) else part for part in parts)
     return [name for name in names.get(key, ()) if all(map(_fits, name.split("."), parts))]
 
