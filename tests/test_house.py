@@ -32,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "segmentation": {"data", "engine", "errors", "optim", "records"},
     "schedules": {"errors"},
     "routing": {"errors", "geometry", "modules"},
-    "symmetry": {"errors", "modules", "routing"},
+    "symmetry": {"errors", "geometry", "modules", "routing"},
     "gauges": {"errors", "modules", "symmetry"},
     "models": {"errors", "geometry", "routing"},
     "kernels": {"geometry"},

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
+from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.interpret import Findings, interpret
@@ -69,6 +70,7 @@ def _graph_of(
     model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None
 ) -> tuple[Graph, str]:
     """The graph, and why it had to be recorded, if so."""
+    model, inputs, keywords = unpacked(model, inputs, keywords)
     try:
         return trace(model, inputs, keywords, known=RULES), ""
     except NotExportable as failure:
