@@ -42,7 +42,7 @@ def unpacked(
     plain = [_plain(leaf) for leaf in leaves]
     if all(one is other for one, other in zip(leaves, plain, strict=True)):
         return model, *given
-    return _stand_in(model, given), *cast("Any", tree_unflatten(plain, tree))
+    return _stand_in(model, given), *tree_unflatten(plain, tree)
 
 
 def _plain(leaf: Any) -> Any:
@@ -68,7 +68,7 @@ def _parts(value: Any) -> tuple[dict[Any, Any], list[Any]]:
         parts = dict(cast("Mapping[Any, Any]", value))
         # One attribute of a UserDict is the dictionary itself.
         attributes = {name: one for name, one in attributes.items() if not _is_dictionary_of(one, parts)}
-    elif isinstance(value, tuple) and hasattr(value, "_replace"):
+    elif isinstance(value, tuple) and hasattr(cast("Any", value), "_replace"):
         parts = cast("Any", value)._asdict()
     else:
         return {}, []
@@ -90,7 +90,7 @@ def holds_tensors(value: Any, depth: int = DEPTH) -> bool:
     """
     if isinstance(value, Tensor):
         return True
-    if hasattr(type(value), "__array__"):
+    if hasattr(cast("Any", type(value)), "__array__"):
         return value.shape != ()
     if depth == 0 or isinstance(value, type | str | bytes | int | float | complex | None):
         return False
@@ -155,10 +155,10 @@ def _with(original: Any, parts: Any) -> Any:
     new = {name: _repacked(old[name], part) for name, part in cast("dict[Any, Any]", parts).items()}
     if isinstance(original, tuple):
         return cast("Any", original)._replace(**new)
-    other = copy.copy(original)
+    other: Any = copy.copy(original)
     for name, part in new.items():
         if isinstance(other, MutableMapping):
             other[name] = part
         else:
             object.__setattr__(other, name, part)  # it may be frozen
-    return other
+    return cast("Any", other)

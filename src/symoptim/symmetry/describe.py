@@ -107,7 +107,7 @@ def _moments(spec: SymmetrySpec, name: str) -> Tensor:
     moved, found = spec.tensors[name], [torch.zeros(len(spec), dtype=torch.float64)]
     for term in moved.terms:
         counts = torch.bincount(term.reshape(-1) % (spec.scales + 1), minlength=spec.scales + 1)
-        sums = [_sums_of_powers(spec, counts, power) for power in range(1, 5)]
+        sums = _sums_of_powers(spec, counts)
         found[0] = found[0] + sums[0] * (math.prod(moved.shape) / term.numel())
         if sum(size > 1 for size in term.shape) == 1:
             size, mean = term.numel(), sums[0] / term.numel()
@@ -117,10 +117,12 @@ def _moments(spec: SymmetrySpec, name: str) -> Tensor:
     return torch.stack(found, dim=1)
 
 
-def _sums_of_powers(spec: SymmetrySpec, counts: Tensor, power: int) -> Tensor:
-    """For every generator the sum of its exponents, to a power, each as often as its scale is there."""
-    entries = spec.exponents.values**power * counts[spec.exponents.rows]
-    return torch.zeros(len(spec), dtype=torch.float64).index_add_(0, spec.exponents.columns, entries)
+def _sums_of_powers(spec: SymmetrySpec, counts: Tensor) -> list[Tensor]:
+    """For every generator sums of exponents to the powers 1 to 4, each as often as its scale is there."""
+    there = (counts[spec.exponents.rows] > 0).nonzero().flatten()
+    exponents, times = spec.exponents.values[there], counts[spec.exponents.rows[there]]
+    columns, nothing = spec.exponents.columns[there], torch.zeros(len(spec), dtype=torch.float64)
+    return [nothing.index_add(0, columns, exponents**power * times) for power in range(1, 5)]
 
 
 def _slices(spec: SymmetrySpec, number: int, tensors: Sequence[str]) -> Iterator[Slice]:

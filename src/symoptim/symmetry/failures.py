@@ -1,7 +1,7 @@
 """What keeps a model from being watched, in words: the cause and the way out."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import torch
@@ -23,8 +23,8 @@ def require_plain(model: nn.Module) -> None:
     Raises:
         TraceError: they are spread over processes, or something else than a dictionary keeps them.
     """
-    for name, module in model.named_modules():
-        kept = type(vars(module)["_parameters"])
+    for name, module in cast("Iterable[tuple[str, nn.Module]]", model.named_modules()):
+        kept = cast("type[Any]", type(vars(module)["_parameters"]))
         if not issubclass(kept, dict):
             raise TraceError(
                 f"the parameters of '{name}' are kept in a {kept.__name__}, not in a dictionary, and may be "

@@ -7,6 +7,7 @@ turned into values by ``torch.func.functionalize``.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -45,10 +46,12 @@ def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any
             return _recorded(model, inputs, named, functionalize)
         except SymoptimError:
             raise
-        except Exception:  # the model's own, or of what is refused there, such as derivatives
+        except Exception as error:  # the model's own, or of what is refused there, such as derivatives
+            if "HigherOrderOperator" in str(error):
+                raise unwatched(error) from error
             require_running(model, inputs, named)
         try:
-            return _recorded(model, inputs, named, lambda run: run)
+            return _recorded(model, inputs, named, partial)
         except SymoptimError:
             raise
         except Exception as error:
