@@ -90,7 +90,7 @@ def test_a_module_is_found_by_name() -> None:
 
 
 def test_mappings_are_printed_as_a_recipe(models: Path) -> None:
-    assert "smooth_layer: 'mlp.0'" in run(f"{models}:by_name", "--mappings").output
+    assert "smooth_layer: 'mlp.1'" in run(f"{models}:by_name", "--mappings").output
 
 
 def test_files_are_written_where_it_says(models: Path, tmp_path: Path) -> None:
