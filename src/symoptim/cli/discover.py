@@ -9,7 +9,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from symoptim.cli.report import tell_written
-from symoptim.errors import OptionError, SymoptimError
+from symoptim.errors import OptionError
 from symoptim.records.files import write_files
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _found(
 ) -> "SymmetrySpec":
     try:
         return find(model, arguments, keywords)
-    except SymoptimError:
+    except OptionError:
         raise
     except Exception as error:
         _require_running(model, arguments, keywords)

@@ -9,9 +9,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import PathWarning, TraceError, warn_user
+from symoptim.errors import OptionError, PathWarning, TraceError, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
+from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.interpret import Findings, interpret
@@ -71,15 +72,16 @@ def discover(
     """
     model = require_module(model)
     first = Call(arguments_of(example_inputs), dict(keywords or {}))
-    calls = [first, *(_call(one, first) for one in inputs)]
-    graphs, seen, recorded = _graphs_of(model, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
+    given = [first, *(_call(one, first) for one in inputs)]
+    visible, calls = _unpacked(model, given)
+    graphs, seen, recorded = _graphs_of(visible, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
     findings = interpret(graphs, ansatz, seen.exposed)
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
     spec = _spec(findings, space, _aliases(model, findings), recorded)
     spec = replace(
-        spec, modes=modes_of(model), unreached=seen.unreached, paths=seen.sentences, examples=tuple(calls)
+        spec, modes=modes_of(model), unreached=seen.unreached, paths=seen.sentences, examples=tuple(given)
     )
     if seen.exposed:
         warn_user(_warning(spec), PathWarning)
@@ -93,6 +95,14 @@ def _call(given: Any, first: Call) -> Call:
             return Call(cast("tuple[Any, ...]", inputs), cast("dict[str, Any]", keywords))
         case _:
             return Call(arguments_of(given), first.keywords)
+
+
+def _unpacked(model: nn.Module, given: Sequence[Call]) -> tuple[nn.Module, list[Call]]:
+    """Calls in which torch sees all tensors, and what to call."""
+    opened = [unpacked(model, call.inputs, call.keywords) for call in given]
+    if any((stand_in is model) != (opened[0][0] is model) for stand_in, _, _ in opened):
+        raise OptionError("all examples in inputs= must have arguments of the classes of the first")
+    return opened[0][0], [Call(arguments, keywords) for _, arguments, keywords in opened]
 
 
 def _warning(spec: SymmetrySpec) -> str:

@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from symoptim.errors import TraceError
+from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.tensors import arguments_of, left_alone, tensors_in
 
 NO_EPS = 1e-30  # torch refuses zero in training mode
@@ -28,8 +29,7 @@ class ExactCall:
         ignored: Collection[float] = (),
     ) -> None:
         """Prepare calls."""
-        self.model = model
-        self.arguments = (arguments_of(inputs), dict(keywords or {}))
+        self.model, *self.arguments = unpacked(model, arguments_of(inputs), keywords)
         self.mode = _Exact(ignored)
 
     def tensors(self) -> Tensors:

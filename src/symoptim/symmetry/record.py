@@ -7,6 +7,7 @@ turned into values by ``torch.func.functionalize``.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -16,8 +17,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from symoptim.errors import TraceError
+from symoptim.errors import SymoptimError, TraceError
+from symoptim.symmetry.failures import require_plain, require_running, unwatched
 from symoptim.symmetry.graph import Graph
+from symoptim.symmetry.quiet import TRACING
 from symoptim.symmetry.recorder import Recorder
 from symoptim.symmetry.tensors import left_alone, plain_tensors, tensors_in
 
@@ -34,9 +37,29 @@ def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any
         The graph of that way.
 
     Raises:
-        TraceError: values leave torch, and may come back.
+        TraceError: the model fails, or values leave torch, and may come back.
     """
     named = dict(keywords or {})
+    with TRACING:
+        require_plain(model)
+        try:
+            return _recorded(model, inputs, named, functionalize)
+        except SymoptimError:
+            raise
+        except Exception as error:  # the model's own, or of what is refused there, such as derivatives
+            if "HigherOrderOperator" in str(error):
+                raise unwatched(error) from error
+            require_running(model, inputs, named)
+        try:
+            return _recorded(model, inputs, named, partial)
+        except SymoptimError:
+            raise
+        except Exception as error:
+            raise unwatched(error) from error
+
+
+def _recorded(model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], functional: Any) -> Graph:
+    """The graph of one pass, which is made ``functional``."""
     recorder = Recorder(model)
     tensors = _leaves(recorder, model)
     given: list[Any] = tree_leaves((inputs, named))
@@ -58,7 +81,7 @@ def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any
         stack.enter_context(recorder.places())
         stack.enter_context(_NoDetours())
         stack.enter_context(recorder)
-        outputs, after, kept = cast("Any", functionalize)(run)(tensors, inputs, named)
+        outputs, after, kept = functional(run)(tensors, inputs, named)
     return recorder.graph([*outputs, *kept], after)
 
 

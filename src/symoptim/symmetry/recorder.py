@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from operator import getitem
+from threading import get_ident
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -84,12 +85,15 @@ class Recorder(TorchDispatchMode):
 
     def places(self) -> ExitStack:
         """Keep track of the module that is at work."""
+        thread = get_ident()  # hooks of all modules are called in every thread
 
         def enter(module: nn.Module, _: Any) -> None:
-            self.stack.append(self.names.get(id(module), self.stack[-1] if self.stack else ""))
+            if get_ident() == thread:
+                self.stack.append(self.names.get(id(module), self.stack[-1] if self.stack else ""))
 
         def leave(*_: Any) -> None:
-            self.stack.pop()
+            if get_ident() == thread:
+                self.stack.pop()
 
         stack = ExitStack()
         stack.callback(_module.register_module_forward_pre_hook(enter).remove)

@@ -108,7 +108,8 @@ def tensors_in(output: Any) -> list[Tensor]:
         if not isinstance(leaf, Tensor | int | float | complex | str | bytes | torch.dtype | None):
             raise TraceError(
                 f"the model returns a {type(leaf).__name__}, and tensors in it cannot be seen: let it return "
-                "tensors, tuples, lists or dictionaries, or register the class with torch.utils._pytree"
+                "tensors, tuples, lists or dictionaries (use_cache=False if it is a cache), or register the "
+                "class with torch.utils._pytree"
             )
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 

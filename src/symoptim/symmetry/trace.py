@@ -4,12 +4,8 @@ An empty table of decompositions turns everything in-place into values and keeps
 normalization and attention as they are; operations without a rule are then decomposed, those alone.
 """
 
-import io
-import logging
 import operator
-import warnings
-from collections.abc import Container, Generator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Container, Mapping
 from typing import Any, cast
 
 import torch
@@ -19,7 +15,9 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 from torch.fx import Node
 from torch.fx.node import map_arg
 
+from symoptim.symmetry.failures import require_plain
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
+from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.tensors import left_alone, model_tensors, plain_tensors
 
 KINDS: dict[InputKind, Kind] = {
@@ -51,7 +49,8 @@ def trace(
     Raises:
         NotExportable: for a reason of torch's.
     """
-    with _quietly(), left_alone(model):
+    require_plain(model)
+    with quietly(), left_alone(model):
         before = set(map(id, plain_tensors(model)))
         try:
             # torch leaves the decomposing untyped
@@ -59,30 +58,17 @@ def trace(
             program = program.run_decompositions({})
             table = _needed(program, known)
             program = program.run_decompositions(table) if table else program
+            graph = _graph(program, model)
         except Exception as failure:  # whatever torch has to say about a model that runs all the same
             first, *_ = str(failure).strip().splitlines() or [""]
             raise NotExportable(f"{type(failure).__name__}: {first}") from failure
         if any(id(tensor) not in before for tensor in plain_tensors(model)):
             raise NotExportable("the model keeps tensors in attributes that are no buffers")
-    return _graph(program, model)
+    return graph
 
 
 class NotExportable(Exception):  # noqa: N818 - nobody outside sees it: the model is run instead
     """A model cannot be exported, for this reason."""
-
-
-@contextmanager
-def _quietly() -> Generator[None]:
-    """Without what torch logs, prints and warns of about models that we can cope with all the same."""
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    nowhere = io.StringIO()
-    try:
-        with redirect_stdout(nowhere), redirect_stderr(nowhere), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
 
 
 def _needed(program: ExportedProgram, known: Container[str]) -> dict[Any, Any]:

@@ -1,0 +1,111 @@
+"""What keeps a model from being watched, in words: the cause and the way out."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.utils._pytree import tree_map
+
+from symoptim.errors import TraceError
+from symoptim.geometry.distributed import is_distributed
+from symoptim.symmetry.tensors import left_alone, model_tensors
+
+
+def require_plain(model: nn.Module) -> None:
+    """Refuse a model whose tensors are not where and what they seem.
+
+    Args:
+        model: the network.
+
+    Raises:
+        TraceError: they are spread over processes, or something else than a dictionary keeps them.
+    """
+    for name, module in cast("Iterable[tuple[str, nn.Module]]", model.named_modules()):
+        kept = cast("type[Any]", type(vars(module)["_parameters"]))
+        if not issubclass(kept, dict):
+            raise TraceError(
+                f"the parameters of '{name}' are kept in a {kept.__name__}, not in a dictionary, and may be "
+                "other tensors each time: discover before they are offloaded or compressed"
+            )
+        if type(module).__name__ == "FullyShardedDataParallel":
+            raise TraceError(f"'{name}' is sharded (FullyShardedDataParallel): discover before it is")
+    for name, tensor in model_tensors(model).items():
+        if is_distributed(tensor):
+            raise TraceError(
+                f"'{name}' is spread over processes (a DTensor): discover before the model is sharded"
+            )
+
+
+def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    """Call a model once, unwatched; it is left as it is.
+
+    Args:
+        model: the network.
+        inputs: positional arguments.
+        keywords: other arguments.
+
+    Raises:
+        TraceError: it fails, for the reason that is its cause.
+    """
+    buffers = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
+    detached = {name: parameter.detach() for name, parameter in model.named_parameters()}
+    # Some models need gradients of their parameters, others run without alone.
+    error = _failure(model, {**buffers, **detached}, inputs, keywords) and _failure(
+        model, buffers, inputs, keywords
+    )
+    if error is not None:
+        hint = ""
+        if len(inputs) == 1 and isinstance(inputs[0], Mapping) and not keywords:
+            hint = "; a dictionary of arguments by name is given as keywords: discover(model, (), inputs)"
+        raise TraceError(f"the model fails on these inputs: {said(error)}{hint}") from error
+
+
+def _failure(
+    model: nn.Module, tensors: dict[str, Tensor], inputs: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> Exception | None:
+    """The error that a call of a model ends with, if it does."""
+    copies: Any = tree_map(_copy, (inputs, dict(keywords)))
+    with left_alone(model), cast("Any", torch).random.fork_rng():
+        try:
+            functional_call(model, tensors, *copies)
+        except Exception as error:
+            return error
+    return None
+
+
+def _copy(value: Any) -> Any:
+    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
+
+
+def unwatched(error: Exception) -> TraceError:
+    """What to say of a model that runs, but fails while it is watched.
+
+    Args:
+        error: the failure.
+
+    Returns:
+        An error that names the cause and the way out.
+    """
+    found = re.search(r"HigherOrderOperator (\w+)", str(error))
+    if found is not None:
+        return TraceError(
+            f"the model uses {found[1]}, whose operations cannot be watched: choose an implementation by "
+            "torch's own operations, such as scaled_dot_product_attention"
+        )
+    return TraceError(
+        f"the model runs, but fails while its operations are watched: {said(error)}: write that part with "
+        "torch's own operations, or discover the part of the model around it"
+    )
+
+
+def said(error: Exception) -> str:
+    r"""An error as Python shows it, the first line.
+
+    >>> said(ValueError("no\nreally")), said(AssertionError())
+    ('ValueError: no', 'AssertionError')
+    """
+    first, *_ = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

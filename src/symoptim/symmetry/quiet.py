@@ -1,0 +1,77 @@
+"""Tracing without what torch logs, warns of and prints, in one thread at a time.
+
+``torch.export`` keeps the model it is at in a global variable, and a recording watches all modules. What
+torch says meanwhile is about models that it cannot export, which are recorded then. Nothing is replaced for
+other threads: whatever is put in place lets their messages pass, and the program's own objects are back
+afterwards.
+"""
+
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, cast
+
+TRACING = threading.RLock()
+"""Held while a model is traced or recorded."""
+
+
+class _Silence(logging.Filter):
+    """While it is active, swallows what the thread that made it prints, warns of, and has torch log."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self.stream, self.thread, self.active = stream, threading.get_ident(), True
+
+    def is_ours(self) -> bool:
+        return self.active and threading.get_ident() == self.thread
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a logged message passes: all but torch's."""
+        return not (self.is_ours() and record.name.partition(".")[0] == "torch")
+
+    def match(self, _text: str) -> bool:
+        """Whether a warning is swallowed, as a regular expression in a filter of warnings says it."""
+        return self.is_ours()
+
+    def write(self, text: str) -> int:
+        """Print a text, as a file does it."""
+        return len(text) if self.is_ours() else self.stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def quietly() -> Generator[None]:
+    """Be the only thread that traces, without what torch says; torch prints graphs that it gives up."""
+    with TRACING:
+        before = sys.stderr
+        silence: Any = _Silence(before)
+        entry = ("ignore", silence, Warning, None, 0)
+        filters = cast("list[Any]", warnings.filters)
+        handlers = _handlers()
+        try:
+            filters.insert(0, entry)
+            for handler in handlers:
+                handler.addFilter(silence)
+            sys.stderr = silence
+            yield
+        finally:
+            silence.active = False  # should somebody else have kept it, everything passes
+            if sys.stderr is silence:
+                sys.stderr = before
+            for handler in handlers:
+                handler.removeFilter(silence)
+            for kept in (filters, cast("list[Any]", warnings.filters)):
+                if entry in kept:
+                    kept.remove(entry)
+
+
+def _handlers() -> list[logging.Handler]:
+    """All that handle what is logged now."""
+    loggers = [logging.root, *list(logging.root.manager.loggerDict.values())]
+    found = [handler for one in loggers if isinstance(one, logging.Logger) for handler in one.handlers]
+    return [*found, logging.lastResort] if logging.lastResort else found

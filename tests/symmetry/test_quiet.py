@@ -1,0 +1,121 @@
+"""Several threads at once: all find what there is, and the process is as it was."""
+
+import logging
+import sys
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from symoptim.symmetry.discover import discover
+from symoptim.symmetry.quiet import quietly
+
+
+class Branching(nn.Module):
+    """Cannot be exported: torch prints what it has of its graph, and logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.relu(self.first(x))
+        return self.second(hidden * 2 if hidden.sum() > 1 else hidden)
+
+
+def state() -> tuple[Any, ...]:
+    loggers = [logging.root, *logging.root.manager.loggerDict.values()]
+    handlers = [handler for one in loggers for handler in getattr(one, "handlers", ())]
+    return (
+        sys.stdout,
+        sys.stderr,
+        warnings.showwarning,
+        list(warnings.filters),
+        logging.root.manager.disable,
+        [list(handler.filters) for handler in [*handlers, logging.lastResort]],
+        [getattr(one, "level", None) for one in loggers],
+    )
+
+
+def test_eight_threads_find_what_one_does_and_leave_the_process_as_it_was() -> None:
+    wide = [nn.Sequential(nn.Linear(3, k), nn.ReLU(), nn.Linear(k, 2)) for k in range(2, 10)]
+    models = [model for pair in zip(wide, [Branching() for _ in wide], strict=True) for model in pair]
+    discover(Branching(), (torch.rand(5, 3),))  # torch loads parts of itself
+    before = state()
+    with ThreadPoolExecutor(8) as pool:
+        specs = list(pool.map(lambda model: discover(model, (torch.rand(5, 3),)), models))
+    assert [len(spec) for spec in specs] == [number for k in range(2, 10) for number in (k, 0)]
+    assert [bool(spec.recorded) for spec in specs] == [isinstance(model, Branching) for model in models]
+    assert state() == before
+
+
+def test_a_model_in_eight_threads_is_left_as_it_is() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    before = {name: (id(tensor), tensor.clone()) for name, tensor in model.state_dict(keep_vars=True).items()}
+    with ThreadPoolExecutor(8) as pool:
+        specs = list(pool.map(lambda _: discover(model, (torch.rand(5, 3),)), range(8)))
+    assert len({spec.to_json() for spec in specs}) == 1
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        assert id(tensor) == before[name][0]
+        assert torch.equal(tensor, before[name][1])
+
+
+def test_what_torch_says_meanwhile_is_not_heard(capfd: pytest.CaptureFixture[str]) -> None:
+    discover(Branching(), (torch.rand(5, 3),))
+    discover(nn.LSTM(3, 4), (torch.rand(5, 2, 3),))
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+
+
+def test_what_other_threads_say_meanwhile_is_heard(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[str] = []
+
+    def speak() -> None:
+        sys.stderr.write("printed")
+        logging.getLogger("torch.other").error("logged")
+        try:
+            warnings.warn("warned", stacklevel=1)  # an error in these tests
+        except UserWarning as warning:
+            heard.append(str(warning))
+
+    with quietly():
+        other = threading.Thread(target=speak)
+        other.start()
+        other.join()
+        speak()
+    assert heard == ["warned"]
+    assert capsys.readouterr().err == "printed"
+    assert [record.message for record in caplog.records] == ["logged"]
+
+
+def test_what_others_put_in_place_meanwhile_stays_and_nothing_of_ours_swallows_anything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other, before = object(), sys.stderr
+    filters = list(warnings.filters)
+    with quietly():
+        copied = list(warnings.filters)  # as catch_warnings does, to bring them back later
+        kept: Any = sys.stderr
+        monkeypatch.setattr(sys, "stderr", other)
+    assert sys.stderr is other
+    monkeypatch.setattr(sys, "stderr", before)
+    assert list(warnings.filters) == filters
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warnings, "filters", copied)
+        with pytest.raises(UserWarning, match="heard"):
+            warnings.warn("heard", stacklevel=1)
+    assert kept.write("") == 0
+    assert kept.fileno() == before.fileno() if hasattr(before, "fileno") else True
+
+
+def test_a_failure_leaves_the_process_as_it_was() -> None:
+    before = state()
+    with pytest.raises(KeyError), quietly():
+        raise KeyError
+    assert state() == before
