@@ -13,7 +13,7 @@ from symmetry.zoo import caught, for_every_animal, group_of
 from symoptim.errors import SymmetryError
 from symoptim.gauges import newton
 from symoptim.gauges.canonical import canonical_element, canonicalize_, parameters_of
-from symoptim.symmetry.certify import difference
+from symoptim.symmetry.exact import difference
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.spec import SymmetrySpec
 

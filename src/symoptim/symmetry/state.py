@@ -32,6 +32,14 @@ Not Rprop's and Adadelta's: their sizes of steps begin at a number that knows no
 """
 NUMBERS = ("step", "eta", "mu", "mu_product")
 """State that does not move."""
+TOLERANCE = 1e-3
+"""Relative change of outputs, by the eps of normalizations, that acting on a model may cause."""
+
+
+def require_tolerance(tolerance: float) -> None:
+    """Refuse what is no size of a change."""
+    if not tolerance > 0:
+        raise OptionError(f"tolerance must be a number above 0 (math.inf: any change), got {tolerance}")
 
 
 def require_movable(optimizer: Optimizer, model: nn.Module) -> None:
