@@ -157,8 +157,8 @@ def certify(
 
     >>> from symoptim.symmetry.discover import discover
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-    >>> spec = discover(model, (torch.rand(5, 3),))
-    >>> certificate = certify(spec, model, (torch.rand(5, 3),))
+    >>> x = torch.rand(5, 3)
+    >>> certificate = certify(discover(model, (x,)), model, (x,))
     >>> certificate.holds, certificate.tried
     (True, ('the example', 'other values', 'length 9 for 5', 'length 4 for 5'))
     """
