@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import EpsWarning, SymmetryError
-from symoptim.symmetry.felt import Felt, felt_by, warn_caller
+from symoptim.errors import EpsWarning, SymmetryError, warn_user
+from symoptim.symmetry.felt import Felt, felt_by
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.state import require_tolerance
 
@@ -56,7 +56,7 @@ def bounded_element(
             f"{felt_too_much}; no generator could move as far as it should, and nothing was changed: give "
             "other inputs=, or accept more with tolerance= (math.inf for any change)"
         )
-    warn_caller(
+    warn_user(
         f"{felt_too_much}; {held} of {len(moving)} generators were held back, so that the result depends on "
         "how the model was scaled before (tolerance=math.inf moves them all)",
         EpsWarning,

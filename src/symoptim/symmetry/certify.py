@@ -130,6 +130,7 @@ def certify(
     elements: int = 2,
     spread: float = 2.0,
     eps_tolerance: float = EPS_TOLERANCE,
+    draw: bool = True,
 ) -> Certificate:
     """Try a group on deep copies of a model, which is left as it is.
 
@@ -147,6 +148,7 @@ def certify(
         spread: log-scales of generators are up to this large.
         eps_tolerance: change of outputs by scales within 10 %, with eps as it is, from which on the group
             does not hold at these weights and inputs: eps is then more than a guard against zero.
+        draw: whether to try inputs of its own; not where they take paths that were vouched for.
 
     Returns:
         What was measured.
@@ -167,12 +169,13 @@ def certify(
     example = (arguments_of(example_inputs), dict(keywords or {}))
     if any(tensor.device.type == "meta" for tensor in there.values()):
         return _not_tried(spec, "the model has no values (meta device): certify a copy that has some")
+    calls = _calls(spec, example, draw=draw)
     drawn = [spec.random(seed=seed, spread=spread) for seed in range(elements)]
     failed = ""
     for wide in (True, False):
         try:
             trials = Trials(spec, model, wide=wide)
-            certificate = _measured(trials, example, drawn, spread=spread, eps_tolerance=eps_tolerance)
+            certificate = _measured(trials, calls, drawn, spread=spread, eps_tolerance=eps_tolerance)
         except TraceError:
             raise
         except SymmetryError as failure:
@@ -204,15 +207,15 @@ def _not_tried(spec: SymmetrySpec, reason: str) -> Certificate:
 
 
 def _measured(
-    trials: Trials, example: Arguments, elements: list[Tensor], *, spread: float, eps_tolerance: float
+    trials: Trials, calls: list[Drawn], elements: list[Tensor], *, spread: float, eps_tolerance: float
 ) -> Certificate:
-    """All figures."""
-    spec, ignored = trials.spec, guards(trials.spec)
+    """All figures; the first call is the example."""
+    spec, ignored, example = trials.spec, guards(trials.spec), calls[0].arguments
     if not trials.wide:
         elements = [powers_of_two(spec, element) for element in elements]
     passing = trials.passing(PASSING)
     found = _Found(passing)
-    for number, (what, arguments) in enumerate(_calls(spec, example)):
+    for number, (what, arguments) in enumerate(calls):
         chosen = elements[number % len(elements) :][:1] if number and elements else elements
         found.add(trials, what, arguments, chosen, ignored)
     products = trials.products(example, ignored=ignored)
@@ -223,7 +226,9 @@ def _measured(
         offending = torch.where(charges >= passing, elements[0], 0.0)
         found.add(trials, "the example once more", example, [offending], ignored)
         differentiable = found.output_error >= passing
-    eps_error, nearby = _eps_errors(trials, example, elements) if spec.approximate else (found.output_error, 0.0)
+    eps_error, nearby = (
+        _eps_errors(trials, example, elements) if spec.approximate else (found.output_error, 0.0)
+    )
     return Certificate(
         output_error=found.output_error,
         eps_error=eps_error,
@@ -235,7 +240,7 @@ def _measured(
         approximate=spec.approximate,
         tried=tuple(found.tried),
         unseen=_unseen(spec),
-        notes=(*trials.notes, *([] if differentiable else [NOT_THE_DERIVATIVE])),
+        notes=(*found.differences(), *trials.notes, *([] if differentiable else [NOT_THE_DERIVATIVE])),
         passing=found.passing,
         eps_tolerance=eps_tolerance,
         spread=spread,
@@ -251,6 +256,11 @@ class _Found:
     output_error: float = 0.0
     evaluation_error: float = 0.0
     tried: list[str] = field(default_factory=list[str])
+    differ: list[str] = field(default_factory=list[str])
+
+    def differences(self) -> list[str]:
+        """On which inputs outputs differ, in words."""
+        return [f"outputs differ on {', '.join(dict.fromkeys(self.differ))}"] if self.differ else []
 
     def add(
         self, trials: Trials, what: str, arguments: Arguments, elements: list[Tensor], ignored: set[float]
@@ -269,11 +279,13 @@ class _Found:
             change = trials.change(before, arguments, element, ignored=ignored)
             if max(change) >= self.passing:
                 self.passing = max(self.passing, trials.rounding(before, arguments, ignored=ignored))
+            if max(change) >= self.passing:
+                self.differ.append(what)
             self.output_error = max(self.output_error, change.calls)
             self.evaluation_error = max(self.evaluation_error, change.evaluated)
 
 
-def _calls(spec: SymmetrySpec, example: Arguments) -> list[Drawn]:
+def _calls(spec: SymmetrySpec, example: Arguments, *, draw: bool) -> list[Drawn]:
     """The example, others the group was found by, and some that are drawn."""
     given = tensors_of(example)
     found = [Drawn("the example", example)]
@@ -283,7 +295,8 @@ def _calls(spec: SymmetrySpec, example: Arguments) -> list[Drawn]:
         if not same and [one.device for one in tensors] == [one.device for one in given]:
             found.append(Drawn(f"example {number} of the group", other))
     # On other devices an index that is out of range cannot be caught.
-    return found + other_calls(example, lengths=all(one.device.type == "cpu" for one in given))
+    on_cpu = all(one.device.type == "cpu" for one in given)
+    return found + (other_calls(example, lengths=on_cpu) if draw else [])
 
 
 def _unseen(spec: SymmetrySpec) -> tuple[str, ...]:

@@ -56,7 +56,9 @@ def copied(model: nn.Module, *, wide: bool) -> nn.Module:
     for old, new in functions:
         pairs = zip(old.__closure__ or (), new.__closure__ or (), strict=True)
         for cell, own in pairs:
-            own.cell_contents = copy.deepcopy(cell.cell_contents, memo) if _has_tensors(cell) else _content(cell)
+            own.cell_contents = (
+                copy.deepcopy(cell.cell_contents, memo) if _has_tensors(cell) else _content(cell)
+            )
     return other.double() if wide else other
 
 
@@ -143,4 +145,6 @@ def _memory(tensor: Tensor, *, wide: bool) -> Tensor:
     """All that is in a tensor's memory, as a vector, copied."""
     size = tensor.untyped_storage().nbytes() // tensor.element_size()
     vector = tensor.detach().as_strided((size,), (1,), 0)
-    return vector.to(WIDER.get(tensor.dtype, tensor.dtype)) if wide and tensor.dtype in WIDER else vector.clone()
+    return (
+        vector.to(WIDER.get(tensor.dtype, tensor.dtype)) if wide and tensor.dtype in WIDER else vector.clone()
+    )

@@ -31,7 +31,12 @@ class Trial:
     """
 
     def __init__(
-        self, model: nn.Module, *, wide: bool = True, ignored: Collection[float] = (), watched: Mapping[str, Tensor]
+        self,
+        model: nn.Module,
+        *,
+        wide: bool = True,
+        ignored: Collection[float] = (),
+        watched: Mapping[str, Tensor],
     ) -> None:
         """Make the copy, in float64 if it is to be ``wide``; ``watched`` are the model's own, by name."""
         self.model, self.wide, self.ignored = copied(model, wide=wide), wide, ignored
@@ -128,7 +133,9 @@ class _Exact(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         multiplies = name_of(func) in MULTIPLYING
-        arguments, named = tree_map(lambda value: self._exact(value, multiplies), (tuple(args), dict(kwargs or {})))
+        arguments, named = tree_map(
+            lambda value: self._exact(value, multiplies), (tuple(args), dict(kwargs or {}))
+        )
         try:
             return func(*arguments, **named)
         except RuntimeError:  # an argument may be of numbers that were made elsewhere, in float32

@@ -1,8 +1,6 @@
 """How much the eps of normalizations is felt: by how much acting on a model changes its outputs."""
 
-import inspect
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -10,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from symoptim.errors import EpsWarning, SymmetryError
+from symoptim.errors import EpsWarning, SymmetryError, warn_user
 from symoptim.modules import require_module
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.spec import SymmetrySpec
@@ -37,8 +35,8 @@ def require_unfelt(
     change = felt.change(element) if felt is not None else 0.0
     if not change <= tolerance:
         raise SymmetryError(
-            f"outputs would change by {change:.1e}, and {tolerance:.1e} is accepted: {_whose(spec)} is felt at "
-            "these weights and inputs; nothing was changed: act with a smaller element, give other inputs=, "
+            f"outputs would change by {change:.1e}, and {tolerance:.1e} is accepted: {_whose(spec)} is felt "
+            "at these weights and inputs; nothing was changed: act with a smaller element, give other inputs=, "
             "or accept more with tolerance= (math.inf for any change)"
         )
 
@@ -53,16 +51,16 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
     """What measures changes of a model's outputs; None, with a warning, where nothing can be measured."""
     calls = calls_of(inputs) if inputs is not None else list(spec.examples)
     if not calls:
-        warn_caller(
-            "these symmetries hold up to an eps, and whether it is felt was not checked, for there is no input: "
-            "give inputs=",
+        warn_user(
+            "these symmetries hold up to an eps, and whether it is felt was not checked, for there is no "
+            "input: give inputs=",
             EpsWarning,
         )
         return None
     model = require_module(model)
     devices = {tensor.device for tensor in spec.require_model(model).values()}
     if any(device.type == "meta" for device in devices):
-        warn_caller(
+        warn_user(
             "whether an eps is felt was not checked, for the model has no values (meta device)", EpsWarning
         )
         return None
@@ -72,7 +70,7 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
             return Felt(spec, model, [_moved_to(devices, call) for call in calls], wide=wide)
         except Exception as failure:  # whatever a model has against copies, float64, or these inputs
             reason = reason or described(failure)
-    warn_caller(
+    warn_user(
         f"whether an eps is felt was not checked, for the model cannot be called ({reason}): give inputs=",
         EpsWarning,
     )
@@ -91,20 +89,32 @@ def _moved_to(devices: set[torch.device], call: Arguments) -> Arguments:
 
 
 def calls_of(inputs: Any) -> list[Arguments]:
-    """Calls: a list has several; each is a tuple of positional arguments, a tensor, or a dictionary.
+    """Calls: a list has several; each is a tuple of positional arguments, keywords, or a pair of both.
 
-    >>> x = torch.rand(3)
-    >>> calls_of(x) == calls_of((x,)) == [((x,), {})], calls_of([(x,), {"x": x}]) == [((x,), {}), ((), {"x": x})]
-    (True, True)
+    >>> calls_of([(1, 2), {"x": 3}, ((4,), {"x": 5}), 6])
+    [((1, 2), {}), ((), {'x': 3}), ((4,), {'x': 5}), ((6,), {})]
+    >>> calls_of((1, 2))
+    [((1, 2), {})]
     """
-    several = cast("Sequence[Any]", inputs) if isinstance(inputs, list) else [inputs]
-    return [((), one) if isinstance(one, Mapping) else (arguments_of(one), {}) for one in several]  # pyright: ignore
+    return [_call(one) for one in (cast("list[Any]", inputs) if isinstance(inputs, list) else [inputs])]
+
+
+def _call(given: Any) -> Arguments:
+    match given:
+        case (tuple() as positional, dict() as keywords):
+            return cast("tuple[Any, ...]", positional), cast("dict[str, Any]", keywords)
+        case Mapping():
+            return (), cast("Mapping[str, Any]", given)
+        case _:
+            return arguments_of(given), {}
 
 
 class Felt:
     """Changes of a model's outputs, in the mode its group was found in."""
 
-    def __init__(self, spec: SymmetrySpec, model: nn.Module, calls: Sequence[Arguments], *, wide: bool) -> None:
+    def __init__(
+        self, spec: SymmetrySpec, model: nn.Module, calls: Sequence[Arguments], *, wide: bool
+    ) -> None:
         """Call the model as it is."""
         self.trials = Trials(spec, model, wide=wide, modes=spec.modes)
         self.calls = list(calls)
@@ -131,11 +141,3 @@ class Felt:
                 unknown = spec.moves(name for name in spec.tensors if name not in (products or {}))
                 found = torch.maximum(found, torch.where(unknown, 1.0, charges.nan_to_num(1.0)))
         return found * element.abs()
-
-
-def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the caller's that led here."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("symoptim", "torch"):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)

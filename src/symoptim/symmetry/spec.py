@@ -178,8 +178,8 @@ class SymmetrySpec:
             model: the one this was found on, or another of the same shapes and ties.
             element: log-scales, one per generator.
             optimizer: its state becomes what it had been, had the weights always been scaled so.
-            inputs: to measure on: the positional arguments of a call, as a tuple, or its other arguments, as
-                a dictionary; a list of several calls. Those it was found by (``examples``) by default.
+            inputs: to measure on: positional arguments of a call, a dictionary of others, or a pair of both;
+                a list of several calls. Those it was found by (``examples``) by default.
             tolerance: relative change of outputs that is accepted; ``math.inf`` for any, without measuring.
 
         Returns:

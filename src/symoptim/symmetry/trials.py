@@ -65,7 +65,12 @@ class Trials:
         return trial
 
     def outputs(
-        self, arguments: Arguments, element: Tensor | None = None, *, ignored: Collection[float] = (), calls: int = 2
+        self,
+        arguments: Arguments,
+        element: Tensor | None = None,
+        *,
+        ignored: Collection[float] = (),
+        calls: int = 2,
     ) -> Outputs:
         """What calls of a copy return; after several of a model in training mode also in evaluation mode.
 
@@ -91,7 +96,13 @@ class Trials:
         return Outputs(found, evaluated)
 
     def change(
-        self, before: Outputs, arguments: Arguments, element: Tensor, *, ignored: Collection[float] = (), calls: int = 2
+        self,
+        before: Outputs,
+        arguments: Arguments,
+        element: Tensor,
+        *,
+        ignored: Collection[float] = (),
+        calls: int = 2,
     ) -> Change:
         """By how much outputs differ after acting with an element; infinite if the copy cannot be called."""
         trial = self.trial(element, ignored=ignored)
@@ -104,7 +115,8 @@ class Trials:
             return Change(math.inf, 0.0)
         known = min(len(before.evaluated), len(after.evaluated))
         return Change(
-            difference(before.calls, after.calls), difference(before.evaluated[:known], after.evaluated[:known])
+            difference(before.calls, after.calls),
+            difference(before.evaluated[:known], after.evaluated[:known]),
         )
 
     def rounding(self, before: Outputs, arguments: Arguments, *, ignored: Collection[float]) -> float:
@@ -121,7 +133,6 @@ class Trials:
         after = self._outputs(trial, arguments, 2)
         felt = max(difference(before.calls, after.calls), difference(before.evaluated, after.evaluated))
         return min(100 * felt, 1e-6)
-
 
     def products(
         self, arguments: Arguments, element: Tensor | None = None, *, ignored: Collection[float] = ()
@@ -175,7 +186,9 @@ def powers_of_two(spec: SymmetrySpec, element: Tensor) -> Tensor:
     [1.0, -1.0]
     """
     values = spec.exponents.values.double()
-    step = next((d for d in range(1, 13) if bool((values * d == (values * d).round()).all())), 1) * math.log(2)
+    step = next((d for d in range(1, 13) if bool((values * d == (values * d).round()).all())), 1) * math.log(
+        2
+    )
     away = torch.where(element < 0, -1.0, 1.0).double()
     steps = (element.double() / step).round()
     return step * torch.where(steps == 0, away, steps)
