@@ -158,3 +158,9 @@ def test_scales_a_hundred_orders_apart_are_no_obstacle() -> None:
     canonicalize_(canonical, spec)
     canonicalize_(spec.rescale_(model, spec.random(spread=115.0)), spec)
     assert distance(canonical, model) < 1e-10
+
+
+def test_a_model_without_values_is_refused() -> None:
+    model, spec = small()
+    with pytest.raises(SymmetryError, match=r"'0\.weight' has no values \(meta device\)"):
+        canonicalize_(model.to("meta"), spec)

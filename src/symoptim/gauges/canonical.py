@@ -111,6 +111,8 @@ def canonical_element(tensors: Mapping[str, Tensor], spec: SymmetrySpec) -> Tens
 
 def squares_of(tensor: Tensor, name: str) -> Tensor:
     """Squares of a tensor's entries, in float64 on the CPU; an error if they are not finite."""
+    if tensor.device.type == "meta":
+        raise SymmetryError(f"'{name}' has no values (meta device): give a model that has some")
     squared = tensor.detach().to("cpu", torch.float64).square()
     if not bool(squared.isfinite().all()):
         raise SymmetryError(

@@ -140,6 +140,8 @@ def rescaled(
     found: list[tuple[Tensor, Tensor]] = []
     for name, log_scale in log_scales.items():
         tensor = tensors[name]
+        if tensor.device.type == "meta":  # it has no values
+            continue
         state = dict[str, Any]() if optimizer is None else optimizer.state.get(tensor, {})
         moved: dict[str, Tensor] = {}
         for key, exponent in _exponents(optimizer, state).items():
