@@ -13,8 +13,8 @@ from symmetry.zoo import caught, for_every_animal, group_of
 from symoptim.errors import SymmetryError
 from symoptim.gauges import newton
 from symoptim.gauges.canonical import canonical_element, canonicalize_, parameters_of
-from symoptim.symmetry.exact import difference
 from symoptim.symmetry.discover import discover
+from symoptim.symmetry.exact import difference
 from symoptim.symmetry.spec import SymmetrySpec
 
 HUNDRED = math.log(100)

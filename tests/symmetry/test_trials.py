@@ -178,16 +178,16 @@ def test_what_was_not_seen_is_said() -> None:
 # Chance, and backward passes that are no derivatives.
 
 
-@pytest.mark.parametrize("draw", [lambda: np.random.rand(), random.random])  # noqa: NPY002 - as people do
+@pytest.mark.parametrize("draw", [lambda: np.random.rand(), random.random])
 def test_chance_of_numpy_and_python_is_the_same_for_both_copies(draw: Callable[[], float]) -> None:
-    np.random.seed(3)  # noqa: NPY002
+    np.random.seed(3)
     random.seed(3)
-    expected = (np.random.rand(), random.random())  # noqa: NPY002
-    np.random.seed(3)  # noqa: NPY002
+    expected = (np.random.rand(), random.random())
+    np.random.seed(3)
     random.seed(3)
     certificate = tried(TwoLayers(output=lambda y: y * draw()))
     assert certificate.holds
-    assert (np.random.rand(), random.random()) == expected  # noqa: NPY002
+    assert (np.random.rand(), random.random()) == expected
 
 
 class Sign(torch.autograd.Function):

@@ -66,7 +66,7 @@ def bounded_element(
 
 def _kept(felt: Felt, element: Tensor, order: Tensor, tolerance: float) -> Tensor:
     """The identity, with generators added part by part: a part that is felt is tried again in halves."""
-    kept, waiting = torch.zeros_like(element), [half for half in reversed(order.chunk(2))]
+    kept, waiting = torch.zeros_like(element), [*reversed(order.chunk(2))]
     while waiting and felt.measured < MEASUREMENTS:
         part = waiting.pop()
         trial = kept.clone()

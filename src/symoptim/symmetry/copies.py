@@ -103,8 +103,9 @@ def _parts(value: Any) -> list[Any]:
 def _has_tensors(cell: types.CellType) -> bool:
     """Whether a variable of a closure is a tensor, a module, or a collection that has some."""
     value = _content(cell)
-    parts = _parts(value) if isinstance(value, Mapping | list | tuple | set | functools.partial) else []
-    return any(isinstance(one, Tensor | nn.Module | types.FunctionType) for one in (value, *parts))
+    holds = isinstance(value, Mapping | list | tuple | set | functools.partial)
+    parts: list[Any] = _parts(cast("Any", value)) if holds else []
+    return any(isinstance(one, Tensor | nn.Module | types.FunctionType) for one in [value, *parts])
 
 
 def _content(cell: types.CellType) -> Any:

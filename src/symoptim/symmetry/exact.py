@@ -121,7 +121,7 @@ def difference(before: list[Tensor], after: list[Tensor]) -> float:
 
 
 class _Exact(TorchDispatchMode):
-    """What is asked for in fewer digits is made in float64, for many models compute their norms in float32."""
+    """Makes in float64 what is asked for in fewer digits: many models compute their norms in float32."""
 
     def __init__(
         self, ignored: Collection[float], wide: bool, memory: Mapping[int, str], shared: set[str]
@@ -133,9 +133,11 @@ class _Exact(TorchDispatchMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         multiplies = name_of(func) in MULTIPLYING
-        arguments, named = tree_map(
-            lambda value: self._exact(value, multiplies), (tuple(args), dict(kwargs or {}))
-        )
+
+        def exact(value: Any) -> Any:
+            return self._exact(value, multiplies)
+
+        arguments, named = tree_map(exact, (tuple(args), dict(kwargs or {})))
         try:
             return func(*arguments, **named)
         except RuntimeError:  # an argument may be of numbers that were made elsewhere, in float32

@@ -36,8 +36,8 @@ def require_unfelt(
     if not change <= tolerance:
         raise SymmetryError(
             f"outputs would change by {change:.1e}, and {tolerance:.1e} is accepted: {_whose(spec)} is felt "
-            "at these weights and inputs; nothing was changed: act with a smaller element, give other inputs=, "
-            "or accept more with tolerance= (math.inf for any change)"
+            "at these weights and inputs; nothing was changed: act with a smaller element, give other "
+            "inputs=, or accept more with tolerance= (math.inf for any change)"
         )
 
 
@@ -100,13 +100,12 @@ def calls_of(inputs: Any) -> list[Arguments]:
 
 
 def _call(given: Any) -> Arguments:
-    match given:
-        case (tuple() as positional, dict() as keywords):
-            return cast("tuple[Any, ...]", positional), cast("dict[str, Any]", keywords)
-        case Mapping():
-            return (), cast("Mapping[str, Any]", given)
-        case _:
-            return arguments_of(given), {}
+    if isinstance(given, Mapping):
+        return (), cast("Mapping[str, Any]", given)
+    positional = arguments_of(given)
+    if len(positional) == 2 and isinstance(positional[0], tuple) and isinstance(positional[1], Mapping):
+        return cast("Arguments", positional)
+    return positional, {}
 
 
 class Felt:
