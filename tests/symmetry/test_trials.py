@@ -264,6 +264,7 @@ WIDE: dict[str, Callable[[Tensor], Tensor]] = {
     "made in float32": lambda y: y @ torch.eye(2, dtype=torch.float32),
     "of numpy": lambda y: y @ torch.from_numpy(np.eye(2, dtype=np.float32)),
     "by default": lambda y: y @ torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
+    "made anew": lambda y: y @ torch.zeros(2, 2).fill_diagonal_(1.0),
     "to bfloat16 and back": lambda y: (y.bfloat16() @ torch.eye(2).bfloat16()).float(),
 }
 
@@ -302,6 +303,13 @@ def test_a_model_without_values_is_a_verdict() -> None:
     certificate = tried(TwoLayers().to("meta"))
     assert not certificate.holds
     assert "meta device" in certificate.reason
+
+
+def test_another_mode_is_said() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4, bias=False), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    certificate = tried(model, discover(copy.deepcopy(model).eval(), (X,)))
+    assert "in training mode, and was in evaluation mode" in str(certificate)
 
 
 def test_a_wrapped_model_is_unwrapped() -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.errors import SymmetryError, TraceError
-from symoptim.modules import require_module
+from symoptim.modules import mode_change, require_module
 from symoptim.symmetry.drawn import Drawn, other_calls, tensors_of
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.spec import SymmetrySpec
@@ -211,6 +211,7 @@ def _measured(
 ) -> Certificate:
     """All figures; the first call is the example."""
     spec, ignored, example = trials.spec, guards(trials.spec), calls[0].arguments
+    changed = mode_change(trials.model, spec.modes) if spec.modes else None
     if not trials.wide:
         elements = [powers_of_two(spec, element) for element in elements]
     passing = trials.passing(PASSING)
@@ -240,7 +241,12 @@ def _measured(
         approximate=spec.approximate,
         tried=tuple(found.tried),
         unseen=_unseen(spec),
-        notes=(*found.differences(), *trials.notes, *([] if differentiable else [NOT_THE_DERIVATIVE])),
+        notes=(
+            *found.differences(),
+            *([f"{changed} when symmetries were found"] if changed else []),
+            *trials.notes,
+            *([] if differentiable else [NOT_THE_DERIVATIVE]),
+        ),
         passing=found.passing,
         eps_tolerance=eps_tolerance,
         spread=spread,

@@ -19,6 +19,8 @@ from symoptim.symmetry.tensors import tensors_in
 NO_EPS = 1e-30  # torch refuses zero in training mode
 MULTIPLYING = ("mul", "div", "mul_", "div_", "true_divide")
 """Operations that add no eps: a factor of the same value stays."""
+FRESH = ("lift_fresh", "lift_fresh_copy")
+"""What torch.tensor(...) comes through."""
 Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
 """Positional and keyword arguments of a call."""
 
@@ -57,7 +59,7 @@ class Trial:
     def call(self, arguments: Arguments) -> list[Tensor]:
         """Everything a call returns; random numbers are the same in all calls."""
         mode = _Exact(self.ignored, self.wide, self._memory, self.shared)
-        with same_randomness(), _default_dtype(wide=self.wide), mode:
+        with same_randomness(), mode:
             found = tensors_in(self.model(*arguments[0], **arguments[1]))
         if not found:
             raise TraceError("the model returns no tensors: there is nothing to compare")
@@ -89,17 +91,6 @@ def same_randomness() -> Generator[None]:
             random.setstate(python)
             if numpy:
                 numpy.random.set_state(others)
-
-
-@contextmanager
-def _default_dtype(*, wide: bool) -> Generator[None]:
-    """Tensors that a model makes are of float64."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64 if wide else before)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def difference(before: list[Tensor], after: list[Tensor]) -> float:
@@ -139,12 +130,14 @@ class _Exact(TorchDispatchMode):
 
         arguments, named = tree_map(exact, (tuple(args), dict(kwargs or {})))
         try:
-            return func(*arguments, **named)
+            result = func(*arguments, **named)
         except RuntimeError:  # an argument may be of numbers that were made elsewhere, in float32
             if not self.wide or func._schema.is_mutable:
                 raise
             wider, named_wider = tree_map(_widened, (arguments, named))
             return func(*wider, **named_wider)
+        made = name_of(func) in FRESH or not any(isinstance(one, Tensor) for one in tree_leaves(arguments))
+        return tree_map(_widened, result) if self.wide and made else result
 
     def _exact(self, value: Any, multiplies: bool) -> Any:
         if isinstance(value, Tensor):
