@@ -128,3 +128,21 @@ def test_a_tolerance_is_a_size(tolerance: float) -> None:
     model, spec = normalized(1e-5)
     with pytest.raises(OptionError, match="tolerance must be a number above 0"):
         spec.rescale_(model, spec.random(), tolerance=tolerance)
+
+
+def test_the_default_eps_of_rms_norm_is_that_of_the_model() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.RMSNorm(4), nn.Linear(4, 2))
+    with torch.no_grad():
+        for parameter in model[0].parameters():
+            parameter.mul_(1e-4)  # squares of features are as small as the rounding of float32
+    spec, before = discover(model, (X,)), model(X)
+    changes: list[float] = []
+    for one in (model, copy.deepcopy(model).double()):
+        felt = felt_by(spec, one, (X.to(one[0].weight),))
+        assert felt is not None
+        changes.append(felt.change(torch.full((len(spec),), 2.0)))
+    assert changes[1] < 1e-6 < 0.1 < changes[0]
+    spec.rescale_(model, torch.full((len(spec),), 2.0), tolerance=math.inf)
+    assert difference([before], [model(X)]) == pytest.approx(changes[0], rel=1e-3)
+    assert spec.certify(model.double(), (X.double(),)).holds

@@ -14,11 +14,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 from symoptim.errors import TraceError
 from symoptim.symmetry.copies import WIDER, copied
 from symoptim.symmetry.graph import name_of
-from symoptim.symmetry.tensors import tensors_in
+from symoptim.symmetry.tensors import model_tensors, tensors_in
 
 NO_EPS = 1e-30  # torch refuses zero in training mode
 MULTIPLYING = ("mul", "div", "mul_", "div_", "true_divide")
 """Operations that add no eps: a factor of the same value stays."""
+ROUNDING = (torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps)
+"""What ``nn.RMSNorm`` adds by default, in float32 and in float64: copies in float64 add the former."""
 FRESH = ("lift_fresh", "lift_fresh_copy")
 """What torch.tensor(...) comes through."""
 Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
@@ -42,8 +44,9 @@ class Trial:
     ) -> None:
         """Make the copy, in float64 if it is to be ``wide``; ``watched`` are the model's own, by name."""
         self.model, self.wide, self.ignored = copied(model, wide=wide), wide, ignored
+        self.narrow = wide and any(one.dtype in WIDER for one in model_tensors(model).values())
         self.shared: set[str] = set()
-        self._memory = {
+        self.memory = {
             tensor.untyped_storage().data_ptr(): name for name, tensor in watched.items() if tensor.numel()
         }
 
@@ -58,7 +61,7 @@ class Trial:
 
     def call(self, arguments: Arguments) -> list[Tensor]:
         """Everything a call returns; random numbers are the same in all calls."""
-        mode = _Exact(self.ignored, self.wide, self._memory, self.shared)
+        mode = _Exact(self)
         with same_randomness(), mode:
             found = tensors_in(self.model(*arguments[0], **arguments[1]))
         if not found:
@@ -114,11 +117,10 @@ def difference(before: list[Tensor], after: list[Tensor]) -> float:
 class _Exact(TorchDispatchMode):
     """Makes in float64 what is asked for in fewer digits: many models compute their norms in float32."""
 
-    def __init__(
-        self, ignored: Collection[float], wide: bool, memory: Mapping[int, str], shared: set[str]
-    ) -> None:
+    def __init__(self, trial: Trial) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
-        self.ignored, self.wide, self.memory, self.shared = frozenset(ignored), wide, memory, shared
+        self.ignored, self.wide, self.narrow = frozenset(trial.ignored), trial.wide, trial.narrow
+        self.memory, self.shared = trial.memory, trial.shared
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -144,8 +146,11 @@ class _Exact(TorchDispatchMode):
             self._note(value)
         elif self.wide and isinstance(value, torch.dtype):
             return WIDER.get(value, value)
-        elif isinstance(value, float) and value in self.ignored and not multiplies:
-            return NO_EPS
+        elif isinstance(value, float) and not multiplies:
+            if value in self.ignored or (self.ignored and value in ROUNDING):
+                return NO_EPS
+            if self.narrow and value == ROUNDING[1]:
+                return ROUNDING[0]
         return value
 
     def _note(self, tensor: Tensor) -> None:
