@@ -274,6 +274,8 @@ class _Found:
         """Try elements on an input; one the model does not take counts only if it is the first."""
         try:
             before = trials.outputs(arguments, ignored=ignored)
+        except SymmetryError:
+            raise
         except Exception:
             if not self.tried:
                 raise
