@@ -10,7 +10,7 @@ from gauges.networks import NETWORKS, distance
 from symmetry.soundness import outputs
 from symmetry.zoo import caught, group_of
 from symoptim.gauges.align import align
-from symoptim.symmetry.certify import difference
+from symoptim.symmetry.exact import difference
 
 
 def nudged(model: nn.Module) -> nn.Module:

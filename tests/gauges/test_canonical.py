@@ -13,8 +13,8 @@ from symmetry.zoo import caught, for_every_animal, group_of
 from symoptim.errors import SymmetryError
 from symoptim.gauges import newton
 from symoptim.gauges.canonical import canonical_element, canonicalize_, parameters_of
-from symoptim.symmetry.certify import difference
 from symoptim.symmetry.discover import discover
+from symoptim.symmetry.exact import difference
 from symoptim.symmetry.spec import SymmetrySpec
 
 HUNDRED = math.log(100)
@@ -158,3 +158,9 @@ def test_scales_a_hundred_orders_apart_are_no_obstacle() -> None:
     canonicalize_(canonical, spec)
     canonicalize_(spec.rescale_(model, spec.random(spread=115.0)), spec)
     assert distance(canonical, model) < 1e-10
+
+
+def test_a_model_without_values_is_refused() -> None:
+    model, spec = small()
+    with pytest.raises(SymmetryError, match=r"'0\.weight' has no values \(meta device\)"):
+        canonicalize_(model.to("meta"), spec)

@@ -13,7 +13,7 @@ from symmetry.zoo import caught, group_of
 from symoptim.errors import OptionError
 from symoptim.gauges.blocks import block_of, live_terms
 from symoptim.gauges.equalize import equalize_, objective
-from symoptim.symmetry.certify import difference
+from symoptim.symmetry.exact import difference
 
 NETWORKS = ["grouped and depthwise", "resnet training", "llama"]
 

@@ -12,8 +12,9 @@ from symmetry.oracle import true_dimension
 from symmetry.zoo import ZOO, caught, for_every_animal, group_of
 from symmetry.zoo.animal import Lambda, weight
 from symoptim.errors import TraceError
-from symoptim.symmetry.certify import Certificate, certify, difference
+from symoptim.symmetry.certify import Certificate, certify
 from symoptim.symmetry.discover import discover
+from symoptim.symmetry.exact import difference
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.rules.registry import RULES, Context
 from symoptim.symmetry.spec import SymmetrySpec

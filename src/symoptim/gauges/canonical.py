@@ -12,7 +12,9 @@ exactly one minimum, up to elements that move no nonzero parameter. (The sum of 
 normalization makes weights scale-free.)
 """
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,35 +22,45 @@ from torch.optim import Optimizer
 
 from symoptim.errors import SymmetryError
 from symoptim.gauges.blocks import Block, block_of, live_terms, merged
+from symoptim.gauges.bounded import bounded_element
 from symoptim.gauges.exponentials import Weighted, diagonal
 from symoptim.gauges.newton import conjugate_gradients, solve
-from symoptim.modules import unwrapped
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.state import TOLERANCE
 
 START = 1e-3
 """Accuracy of the starting point."""
 
 
 @torch.no_grad()
-def canonicalize_(model: nn.Module, spec: SymmetrySpec, *, optimizer: Optimizer | None = None) -> Tensor:
+def canonicalize_(
+    model: nn.Module,
+    spec: SymmetrySpec,
+    *,
+    optimizer: Optimizer | None = None,
+    inputs: Any = None,
+    tolerance: float = TOLERANCE,
+) -> Tensor:
     """Bring a model to the representative of its orbit, in place; its outputs stay what they were.
 
     Computed in float64 on the CPU, whatever the model's precision and device. Buffers move along, but what
     comes out depends on parameters alone. A generator that moves no parameter, or only zeros, is left
-    alone.
+    alone; so is, with an ``EpsWarning``, one along which the eps of a normalization is felt.
 
     Args:
         model: the one the group was found on, or another of the same shapes.
         spec: the group.
         optimizer: its state is moved along, as by :meth:`.SymmetrySpec.rescale_`: in the middle of training.
+        inputs: calls to measure the change of outputs on, as for :meth:`.SymmetrySpec.rescale_`.
+        tolerance: relative change of outputs that is accepted; ``math.inf`` for any, without measuring.
 
     Returns:
         The element it acted with; ``spec.rescale_(model, -element)`` undoes it.
 
     Raises:
         OptionError: the optimizer's state cannot be moved.
-        SymmetryError: the group is of another model, weights are not finite or would not be, or there is no
-            solution.
+        SymmetryError: the group is of another model, weights are not finite or would not be, there is no
+            solution, or along every generator outputs would change by more than the tolerance.
 
     >>> from symoptim.symmetry.discover import discover
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).double()
@@ -60,15 +72,15 @@ def canonicalize_(model: nn.Module, spec: SymmetrySpec, *, optimizer: Optimizer 
     True
     """
     element = canonical_element(parameters_of(model, spec), spec)
-    spec.rescale_(model, element, optimizer=optimizer)
+    element = bounded_element(spec, model, element, inputs, tolerance)
+    spec.rescale_(model, element, optimizer=optimizer, tolerance=math.inf)
     return element
 
 
 def parameters_of(model: nn.Module, spec: SymmetrySpec) -> dict[str, Tensor]:
     """The parameters a group moves, by the names it knows them by."""
-    spec.require_model(model)
-    parameters = dict(unwrapped(model).named_parameters(remove_duplicate=False))
-    return {name: parameters[name].detach() for name in spec.tensors if name in parameters}
+    there = spec.require_model(model)
+    return {name: there[name].detach() for name in spec.tensors if isinstance(there[name], nn.Parameter)}
 
 
 @torch.no_grad()
@@ -99,6 +111,8 @@ def canonical_element(tensors: Mapping[str, Tensor], spec: SymmetrySpec) -> Tens
 
 def squares_of(tensor: Tensor, name: str) -> Tensor:
     """Squares of a tensor's entries, in float64 on the CPU; an error if they are not finite."""
+    if tensor.device.type == "meta":
+        raise SymmetryError(f"'{name}' has no values (meta device): give a model that has some")
     squared = tensor.detach().to("cpu", torch.float64).square()
     if not bool(squared.isfinite().all()):
         raise SymmetryError(

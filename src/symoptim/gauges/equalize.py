@@ -11,6 +11,7 @@ smooth. Biases and norms move along, and are not counted. Reference: data-free q
 arXiv:1906.04721, equalizes the largest entries of pairs of layers; here it is the whole group at once.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +20,10 @@ from torch import Tensor, nn
 
 from symoptim.errors import OptionError
 from symoptim.gauges.blocks import Block, add_at, block_of, live_terms, marginals
+from symoptim.gauges.bounded import bounded_element
 from symoptim.gauges.canonical import canonical_element, parameters_of
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.state import TOLERANCE
 
 POWER = 8.0
 """p. By ``python examples/equalize.py --power P`` mean int8 errors are .0146, .0129, .0119, .0156 at 4, 8, 16
@@ -28,7 +31,7 @@ and 32, on four networks; from 16 on L-BFGS does not quite end where it would fr
 """
 STEPS = 200
 """Of L-BFGS, at most."""
-TOLERANCE = 1e-9
+GRADIENT = 1e-9
 """Of the gradient's largest entry, where L-BFGS ends."""
 
 
@@ -40,7 +43,14 @@ class _Peaked(NamedTuple):
 
 
 @torch.no_grad()
-def equalize_(model: nn.Module, spec: SymmetrySpec, *, power: float = POWER) -> Tensor:
+def equalize_(
+    model: nn.Module,
+    spec: SymmetrySpec,
+    *,
+    power: float = POWER,
+    inputs: Any = None,
+    tolerance: float = TOLERANCE,
+) -> Tensor:
     """Balance a model's weights, in place; its outputs stay what they were.
 
     It begins at the representative of :func:`.canonical.canonicalize_`, so that what comes out does not
@@ -50,6 +60,8 @@ def equalize_(model: nn.Module, spec: SymmetrySpec, *, power: float = POWER) -> 
         model: the one the group was found on, or another of the same shapes; fold batch normalization first.
         spec: the group.
         power: p.
+        inputs: calls to measure the change of outputs on, as for :meth:`.SymmetrySpec.rescale_`.
+        tolerance: relative change of outputs that is accepted; ``math.inf`` for any, without measuring.
 
     Returns:
         The element it acted with; ``spec.rescale_(model, -element)`` undoes it. Zeros, where the group moves
@@ -57,7 +69,8 @@ def equalize_(model: nn.Module, spec: SymmetrySpec, *, power: float = POWER) -> 
 
     Raises:
         OptionError: the power is not above 2.
-        SymmetryError: the group is of another model, or weights are not finite, or would not be.
+        SymmetryError: the group is of another model, weights are not finite, or would not be, or along every
+            generator outputs would change by more than the tolerance.
 
     >>> from symoptim.symmetry.discover import discover
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -82,7 +95,8 @@ def equalize_(model: nn.Module, spec: SymmetrySpec, *, power: float = POWER) -> 
         for name in terms
     ]
     element += _improvement(spec, peaked, power)
-    spec.rescale_(model, element)
+    element = bounded_element(spec, model, element, inputs, tolerance)
+    spec.rescale_(model, element, tolerance=math.inf)
     return element
 
 
@@ -101,7 +115,7 @@ def _improvement(spec: SymmetrySpec, peaked: Sequence[_Peaked], power: float) ->
     optimizer: Any = torch.optim.LBFGS(
         [element],
         max_iter=STEPS,
-        tolerance_grad=TOLERANCE,
+        tolerance_grad=GRADIENT,
         tolerance_change=1e-14,
         history_size=20,
         line_search_fn="strong_wolfe",

@@ -1,24 +1,42 @@
-"""Proof by trial: random elements of a group act on a model's weights, and its outputs are compared.
+"""Proof by trial: random elements of a group act in place on copies of a model, and outputs are compared.
 
 In float64. The second check needs one backward pass for all generators at once: if outputs do not change
 along a generator, the derivative of any loss of them along it is zero, and the charges of weights times
 gradients vanish (Noether).
+
+What cannot be computed in float64 is tried in the model's own precision, with factors that are powers of
+two: these change no digit, so outputs must agree as they do in float64.
 """
 
+import math
+import operator
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from symoptim.modules import require_module
-from symoptim.symmetry.exact import ExactCall, Tensors
+from symoptim.errors import SymmetryError, TraceError
+from symoptim.modules import mode_change, require_module
+from symoptim.symmetry.arguments import unpacked
+from symoptim.symmetry.drawn import Drawn, other_calls, tensors_of
+from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import arguments_of
+from symoptim.symmetry.trials import Trials, described, powers_of_two
 
 PASSING = 1e-8
 """Errors below count as rounding: deep networks magnify that of float64."""
+NEARBY = 0.1
+"""Log-scales of the elements that tell whether eps is a guard: factors within 10 %."""
+EPS_TOLERANCE = 1e-2
+"""Change of outputs by these elements up to which it is one."""
+NOT_THE_DERIVATIVE = (
+    "charges do not vanish though outputs stay: the backward pass is not the derivative of the forward pass "
+    "(a straight-through estimator, padding_idx, a detached tensor)"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +46,11 @@ class Certificate:
     output_error: float
     """Largest change of an output by random elements, where the eps of normalizations cannot be felt."""
     eps_error: float
-    """The same with every eps as it is."""
+    """The same with every eps as it is, on the example."""
+    eps_nearby: float
+    """The same for elements that change no scale by more than 10 %: how much of its sum eps is."""
+    evaluation_error: float
+    """Largest change after ``.eval()``, of a model in training mode; zero for others."""
     noether_residual: float
     """Largest charge of a generator, by one backward pass; of those that move no running statistics.
 
@@ -37,19 +59,67 @@ class Certificate:
     unknown: Mapping[str, int]
     pinned: Mapping[str, int]
     approximate: Mapping[str, int]
+    tried: tuple[str, ...] = ()
+    """Inputs that the model was called with, in words."""
+    unseen: tuple[str, ...] = ()
+    """Paths through the model that neither discovery nor the trial has seen, in words."""
+    notes: tuple[str, ...] = ()
+    """What else there is to know about the trial."""
+    reason: str = ""
+    """Why the group could not be tried."""
+    passing: float = PASSING
+    """Errors below count as rounding."""
+    eps_tolerance: float = EPS_TOLERANCE
+    """``eps_nearby`` up to which eps is a guard."""
+    spread: float = 2.0
+    """Log-scales of the elements."""
+    differentiable: bool = True
+    """Whether the backward pass is the derivative of the forward pass, so that charges count."""
+
+    @property
+    def without_eps(self) -> bool:
+        """Whether the group holds where no eps is felt: all changes are rounding."""
+        charged = self.differentiable and self.noether_residual >= self.passing
+        changed = max(self.output_error, self.evaluation_error) >= self.passing
+        return not (self.reason or changed or charged)
 
     @property
     def holds(self) -> bool:
-        """Whether both checks passed: errors are rounding."""
-        return self.output_error < PASSING and not self.noether_residual >= PASSING
+        """Whether it holds, and no eps is more than a guard.
+
+        That is: with the listed eps out of the way all changes are rounding, and with them as they are
+        scales within 10 % change outputs by less than ``eps_tolerance``. Then eps is a small part of what it
+        is added to, at these weights and inputs. Larger scales may change outputs by more: ``eps_error``.
+        """
+        return self.without_eps and self.eps_nearby < self.eps_tolerance
+
+    @property
+    def exact(self) -> bool:
+        """Whether it holds with every eps as it is: outputs change by rounding alone."""
+        return self.holds and self.eps_error < self.passing
 
     def __str__(self) -> str:
         """Return the verdict, and the figures it rests on."""
-        return (
+        if self.reason:
+            return f"CANNOT BE TRIED: {self.reason}"
+        said = [
             f"{'holds' if self.holds else 'DOES NOT HOLD'}: outputs of rescaled copies differ by "
-            f"{self.output_error:.1e} (with eps as it is {self.eps_error:.1e}), largest charge "
-            f"{self.noether_residual:.1e}"
-        )
+            f"{self.output_error:.1e}, largest charge {self.noether_residual:.1e}"
+        ]
+        if self.evaluation_error >= self.passing > self.output_error:
+            said.append(
+                f"in training mode only: after .eval() outputs differ by {self.evaluation_error:.1e}, for "
+                "running statistics do not follow"
+            )
+        if self.approximate:
+            felt = "eps is too large for a guard" if self.without_eps and not self.holds else "up to eps"
+            said.append(
+                f"{felt}: with eps as it is outputs change by {self.eps_error:.1e} for scales up to "
+                f"e^{self.spread:g}, by {self.eps_nearby:.1e} within 10 %"
+            )
+        said += [f"tried on {len(self.tried)} inputs ({', '.join(self.tried)})", *self.notes]
+        said += [f"not seen: {', '.join(self.unseen)}"] if self.unseen else []
+        return "; ".join(said)
 
 
 def certify(
@@ -60,10 +130,15 @@ def certify(
     *,
     elements: int = 2,
     spread: float = 2.0,
+    eps_tolerance: float = EPS_TOLERANCE,
+    draw: bool = True,
 ) -> Certificate:
-    """Try a group on a model, which is left as it is.
+    """Try a group on deep copies of a model, which is left as it is.
 
-    It is called twice with the same inputs, so that what a call leaves behind counts too.
+    Copies are acted on in place, as :meth:`.SymmetrySpec.rescale_` does. Each is called twice with the same
+    inputs, so that what a call leaves behind counts too, and once more after ``.eval()`` if the model is in
+    training mode. Besides the example, inputs of other values and other lengths are tried, if the model
+    takes them.
 
     Args:
         spec: the group.
@@ -72,6 +147,9 @@ def certify(
         keywords: its other arguments.
         elements: number of random elements.
         spread: log-scales of generators are up to this large.
+        eps_tolerance: change of outputs by scales within 10 %, with eps as it is, from which on the group
+            does not hold at these weights and inputs: eps is then more than a guard against zero.
+        draw: whether to try inputs of its own; not where they take paths that were vouched for.
 
     Returns:
         What was measured.
@@ -82,90 +160,186 @@ def certify(
 
     >>> from symoptim.symmetry.discover import discover
     >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-    >>> spec = discover(model, (torch.rand(5, 3),))
-    >>> certify(spec, model, (torch.rand(5, 3),)).holds
-    True
+    >>> x = torch.rand(5, 3)
+    >>> certificate = certify(discover(model, (x,)), model, (x,))
+    >>> certificate.holds, certificate.tried
+    (True, ('the example', 'other values', 'length 9 for 5', 'length 4 for 5'))
     """
     model = require_module(model)
-    spec.require_model(model)
+    there = spec.require_model(model)
+    visible, *arguments = unpacked(model, arguments_of(example_inputs), keywords)
+    if any(tensor.device.type == "meta" for tensor in there.values()):
+        return _not_tried(spec, "the model has no values (meta device): certify a copy that has some")
+    calls = _calls(spec, (arguments[0], arguments[1]), draw=draw)
     drawn = [spec.random(seed=seed, spread=spread) for seed in range(elements)]
-    without_eps = ExactCall(model, example_inputs, keywords, ignored=_guards(spec))
-    as_it_is = ExactCall(model, example_inputs, keywords)
+    failed = ""
+    for wide in (True, False):
+        try:
+            trials = Trials(spec, visible, wide=wide)
+            certificate = _measured(trials, calls, drawn, spread=spread, eps_tolerance=eps_tolerance)
+        except TraceError:
+            raise
+        except SymmetryError as failure:
+            return _not_tried(spec, str(failure))
+        except Exception as failure:  # what a model may have against copies, float64, or being called so
+            failed = failed or described(failure)
+        else:
+            if failed:
+                words = f"in the model's own precision, with powers of two, for not in float64 ({failed})"
+                certificate = replace(certificate, notes=(words, *certificate.notes))
+            return certificate
+    return _not_tried(spec, failed)
+
+
+def _not_tried(spec: SymmetrySpec, reason: str) -> Certificate:
+    """A certificate of nothing."""
     return Certificate(
-        output_error=_output_error(spec, without_eps, drawn),
-        eps_error=_output_error(spec, as_it_is, drawn),
-        noether_residual=_noether_residual(spec, without_eps),
+        output_error=math.nan,
+        eps_error=math.nan,
+        eps_nearby=math.nan,
+        evaluation_error=math.nan,
+        noether_residual=math.nan,
         unknown=spec.unknown,
         pinned=spec.pinned,
         approximate=spec.approximate,
+        unseen=_unseen(spec),
+        reason=reason,
     )
 
 
-def _guards(spec: SymmetrySpec) -> set[float]:
+def _measured(
+    trials: Trials, calls: list[Drawn], elements: list[Tensor], *, spread: float, eps_tolerance: float
+) -> Certificate:
+    """All figures; the first call is the example."""
+    spec, ignored, example = trials.spec, guards(trials.spec), calls[0].arguments
+    changed = mode_change(trials.model, spec.modes) if spec.modes else None
+    if not trials.wide:
+        elements = [powers_of_two(spec, element) for element in elements]
+    passing = trials.passing(PASSING)
+    found = _Found(passing)
+    for number, (what, arguments) in enumerate(calls):
+        chosen = elements[number % len(elements) :][:1] if number and elements else elements
+        found.add(trials, what, arguments, chosen, ignored)
+    products = trials.products(example, ignored=ignored)
+    charges = charges_of(spec, products)
+    residual = float(charges.max()) if len(charges) else 0.0
+    differentiable = True
+    if residual >= passing and found.output_error < passing and elements:
+        offending = torch.where(charges >= passing, elements[0], 0.0)
+        found.add(trials, "the example once more", example, [offending], ignored)
+        differentiable = found.output_error >= passing
+    eps_error, nearby = (
+        _eps_errors(trials, example, elements) if spec.approximate else (found.output_error, 0.0)
+    )
+    return Certificate(
+        output_error=found.output_error,
+        eps_error=eps_error,
+        eps_nearby=nearby,
+        evaluation_error=found.evaluation_error,
+        noether_residual=residual,
+        unknown=spec.unknown,
+        pinned=spec.pinned,
+        approximate=spec.approximate,
+        tried=tuple(found.tried),
+        unseen=_unseen(spec),
+        notes=(
+            *found.differences(),
+            *([f"{changed} when symmetries were found"] if changed else []),
+            *trials.notes,
+            *([] if differentiable else [NOT_THE_DERIVATIVE]),
+        ),
+        passing=found.passing,
+        eps_tolerance=eps_tolerance,
+        spread=spread,
+        differentiable=differentiable,
+    )
+
+
+@dataclass(slots=True)
+class _Found:
+    """Errors over all inputs."""
+
+    passing: float
+    output_error: float = 0.0
+    evaluation_error: float = 0.0
+    tried: list[str] = field(default_factory=list[str])
+    differ: list[str] = field(default_factory=list[str])
+
+    def differences(self) -> list[str]:
+        """On which inputs outputs differ, in words."""
+        return [f"outputs differ on {', '.join(dict.fromkeys(self.differ))}"] if self.differ else []
+
+    def add(
+        self, trials: Trials, what: str, arguments: Arguments, elements: list[Tensor], ignored: set[float]
+    ) -> None:
+        """Try elements on an input; one the model does not take counts only if it is the first."""
+        try:
+            before = trials.outputs(arguments, ignored=ignored)
+        except SymmetryError:
+            raise
+        except Exception:
+            if not self.tried:
+                raise
+            return
+        if self.tried and not any(bool(one.isfinite().any()) for one in before.calls):
+            return
+        self.tried.append(what)
+        for element in elements:
+            change = trials.change(before, arguments, element, ignored=ignored)
+            if max(change) >= self.passing:
+                self.passing = max(self.passing, trials.rounding(before, arguments, ignored=ignored))
+            if max(change) >= self.passing:
+                self.differ.append(what)
+            self.output_error = max(self.output_error, change.calls)
+            self.evaluation_error = max(self.evaluation_error, change.evaluated)
+
+
+def _calls(spec: SymmetrySpec, example: Arguments, *, draw: bool) -> list[Drawn]:
+    """The example, others the group was found by, and some that are drawn."""
+    given = tensors_of(example)
+    found = [Drawn("the example", example)]
+    for number, other in enumerate(spec.examples):
+        tensors = tensors_of(other)
+        same = len(tensors) == len(given) and all(map(operator.is_, tensors, given))
+        if not same and [one.device for one in tensors] == [one.device for one in given]:
+            found.append(Drawn(f"example {number} of the group", other))
+    # On other devices an index that is out of range cannot be caught.
+    on_cpu = all(one.device.type == "cpu" for one in given)
+    return found + (other_calls(example, lengths=on_cpu) if draw else [])
+
+
+def _unseen(spec: SymmetrySpec) -> tuple[str, ...]:
+    """Paths that discovery has not seen."""
+    unreached = [f"uses of '{name}'" for name in spec.unreached]
+    recorded = [f"other ways than the one that was recorded ({spec.recorded})"] if spec.recorded else []
+    return (*unreached, *spec.paths, *recorded)
+
+
+def guards(spec: SymmetrySpec) -> set[float]:
     """The constants that operations are exact up to."""
     found = (re.search(r"\(eps (\S+)\)$", place) for place in spec.approximate)
     return {float(one[1]) for one in found if one}
 
 
-@torch.no_grad()
-def _output_error(spec: SymmetrySpec, call: ExactCall, elements: list[Tensor]) -> float:
-    tensors = call.tensors()
-    before = call.twice(tensors)
-    worst = 0.0
-    for element in elements:
-        worst = max(worst, difference(before, call.twice(_rescaled(spec, tensors, element))))
-    return worst
+def _eps_errors(trials: Trials, example: Arguments, elements: list[Tensor]) -> tuple[float, float]:
+    """Changes with every eps as it is: by elements, and by some that change no scale by more than 10 %."""
+    before = trials.outputs(example)
+    far = [trials.change(before, example, element).calls for element in elements]
+    near = [trials.change(before, example, _nearby(trials.spec, seed)).calls for seed in range(2)]
+    return max(far, default=0.0), max(near)
 
 
-def _rescaled(spec: SymmetrySpec, tensors: Tensors, element: Tensor) -> Tensors:
-    scales, listed = spec.log_scales(element), spec.aliases
-    return {
-        name: tensor * scales[listed.get(name, name)].exp().to(tensor.device)
-        if listed.get(name, name) in scales
-        else tensor
-        for name, tensor in tensors.items()
-    }
+def _nearby(spec: SymmetrySpec, seed: int) -> Tensor:
+    """An element that changes no entry by more than 10 %."""
+    element = spec.random(seed=seed)
+    largest = float(spec.by_scale(element).abs().max())
+    return element * (NEARBY / largest) if largest else element
 
 
-def difference(before: list[Tensor], after: list[Tensor]) -> float:
-    """Largest change, each tensor measured by its largest entry; NaN that appears is the worst of all."""
-    if [one.shape for one in before] != [one.shape for one in after]:
-        return float("inf")
-    worst = 0.0
-    for old, new in zip(before, after, strict=True):
-        same = (old == new) | (old.isnan() & new.isnan())
-        if bool(same.all()):
-            continue
-        if not old.is_floating_point():
-            return float("inf")
-        finite = old[old.isfinite()].abs()
-        scale = float(finite.max()) if finite.numel() else 0.0
-        error = float((new - old)[~same].abs().max()) / (scale or 1.0)
-        worst = max(worst, error if error == error else float("inf"))
-    return worst
-
-
-def _noether_residual(spec: SymmetrySpec, call: ExactCall) -> float:
-    tensors = call.tensors()
-    listed = {name: spec.aliases.get(name, name) for name, _ in call.model.named_parameters()}
-    leaves = {
-        known: tensors[name].requires_grad_() for name, known in listed.items() if known in spec.tensors
-    }
-    outputs = call.once(tensors)
-    generator = torch.Generator().manual_seed(0)
-    loss = sum(
-        (one * torch.randn(one.shape, generator=generator, dtype=one.dtype).to(one.device)).sum()
-        for one in outputs
-        if one.requires_grad
-    )
-    if not isinstance(loss, Tensor):
-        return 0.0
-    try:
-        gradients: Any = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    except RuntimeError:  # it writes to what the backward pass needs
-        return float("nan")
-    pairs = zip(leaves.items(), gradients, strict=True)
-    products = {name: (leaf * grad).detach() for (name, leaf), grad in pairs if grad is not None}
+def charges_of(spec: SymmetrySpec, products: Mapping[str, Tensor] | None) -> Tensor:
+    """Charges relative to the sum of all weights times gradients; NaN where there are no gradients."""
+    if products is None:
+        return torch.full((min(len(spec), 1),), math.nan)
     size = sum(float(product.abs().sum()) for product in products.values())
-    charges = spec.charges(products).abs()[~spec.moves(name for name in spec.tensors if name not in products)]
-    return float(charges.max()) / size if len(charges) and size else 0.0
+    counted = ~spec.moves(name for name in spec.tensors if name not in products)
+    return spec.charges(products).abs() * counted / (size or 1.0)

@@ -1,87 +1,163 @@
-"""Calls of a model with other weights, in float64, that leave nothing behind."""
+"""Calls of copies of a model, in float64 and with the same random numbers, that leave nothing behind."""
 
-from collections.abc import Collection, Mapping, Sequence
+import random
+import sys
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from symoptim.errors import TraceError
-from symoptim.symmetry.arguments import unpacked
-from symoptim.symmetry.tensors import arguments_of, left_alone, tensors_in
+from symoptim.symmetry.copies import WIDER, copied
+from symoptim.symmetry.graph import name_of
+from symoptim.symmetry.tensors import model_tensors, tensors_in
 
 NO_EPS = 1e-30  # torch refuses zero in training mode
-Tensors = dict[str, Tensor]
+MULTIPLYING = ("mul", "div", "mul_", "div_", "true_divide")
+"""Operations that add no eps: a factor of the same value stays."""
+ROUNDING = (torch.finfo(torch.float32).eps, torch.finfo(torch.float64).eps)
+"""What ``nn.RMSNorm`` adds by default, in float32 and in float64: copies in float64 add the former."""
+FRESH = ("lift_fresh", "lift_fresh_copy")
+"""What torch.tensor(...) comes through."""
+Arguments = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""Positional and keyword arguments of a call."""
 
 
-class ExactCall:
-    """A model with the arguments it is called with; constants in ``ignored`` are too small to be felt."""
+class Trial:
+    """A copy of a model, to be acted on in place and called.
+
+    In it constants in ``ignored`` are too small to be felt; tensors of the model itself that its calls read,
+    in ways that no copy can follow, are noted in ``shared``.
+    """
 
     def __init__(
         self,
         model: nn.Module,
-        inputs: Any,
-        keywords: Mapping[str, Any] | None = None,
         *,
+        wide: bool = True,
         ignored: Collection[float] = (),
+        watched: Mapping[str, Tensor],
     ) -> None:
-        """Prepare calls."""
-        self.model, *self.arguments = unpacked(model, arguments_of(inputs), keywords)
-        self.mode = _Exact(ignored)
+        """Make the copy, in float64 if it is to be ``wide``; ``watched`` are the model's own, by name."""
+        self.model, self.wide, self.ignored = copied(model, wide=wide), wide, ignored
+        self.narrow = wide and any(one.dtype in WIDER for one in model_tensors(model).values())
+        self.shared: set[str] = set()
+        self.memory = {
+            tensor.untyped_storage().data_ptr(): name for name, tensor in watched.items() if tensor.numel()
+        }
 
-    def tensors(self) -> Tensors:
-        """Copies of the model's parameters and buffers, in float64; of tied ones under a single name."""
-        named = [*self.model.named_parameters(), *self.model.named_buffers()]
-        return {name: _wide(tensor.detach().clone()) for name, tensor in named}
+    def given(self, arguments: Arguments) -> Arguments:
+        """Copies of arguments."""
+        positional, keywords = tree_map(self._given, (arguments[0], dict(arguments[1])))
+        return positional, keywords
 
-    def once(self, tensors: Tensors) -> list[Tensor]:
-        """Everything a call returns."""
-        inputs, keywords = tree_map(_wide_copy, self.arguments)
-        return self._called(tensors, inputs, keywords)
+    def _given(self, value: Any) -> Any:
+        new = value.detach().clone() if isinstance(value, Tensor) else value
+        return _widened(new) if self.wide else new
 
-    def twice(self, tensors: Tensors) -> list[Tensor]:
-        """Everything two calls return and write into their inputs; buffers go from one to the next."""
-        tensors = {name: tensor.clone() for name, tensor in tensors.items()}
-        inputs, keywords = tree_map(_wide_copy, self.arguments)
-        found = [one.clone() for one in self._called(tensors, inputs, keywords)]
-        found += self._called(tensors, inputs, keywords)
-        given: list[Any] = tree_leaves((inputs, keywords))
-        return found + [one for one in given if isinstance(one, Tensor)]
-
-    def _called(self, tensors: Tensors, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> list[Tensor]:
-        with left_alone(self.model), cast("Any", torch).random.fork_rng(), self.mode:
-            torch.default_generator.manual_seed(0)  # dropout drops the same
-            found = tensors_in(functional_call(self.model, tensors, inputs, keywords))
+    def call(self, arguments: Arguments) -> list[Tensor]:
+        """Everything a call returns; random numbers are the same in all calls."""
+        mode = _Exact(self)
+        with same_randomness(), mode:
+            found = tensors_in(self.model(*arguments[0], **arguments[1]))
         if not found:
             raise TraceError("the model returns no tensors: there is nothing to compare")
         return found
 
+    @torch.no_grad()
+    def calls(self, arguments: Arguments, count: int = 2) -> list[Tensor]:
+        """Everything that calls one after the other return and write into their arguments."""
+        arguments, found = self.given(arguments), list[Tensor]()
+        for _ in range(count):
+            found += [one.clone() for one in self.call(arguments)]
+        given: list[Any] = tree_leaves(arguments)
+        return found + [one for one in given if isinstance(one, Tensor)]
 
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
+
+@contextmanager
+def same_randomness() -> Generator[None]:
+    """Seed the generators of Python, numpy and torch with a fixed number, and bring their states back."""
+    numpy: Any = sys.modules.get("numpy")
+    python, others = random.getstate(), numpy.random.get_state() if numpy else None
+    with cast("Any", torch).random.fork_rng():
+        random.seed(0)
+        if numpy:
+            numpy.random.seed(0)
+        torch.random.manual_seed(0)  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            if numpy:
+                numpy.random.set_state(others)
 
 
-def _wide_copy(value: Any) -> Any:
-    return _wide(value.detach().clone()) if isinstance(value, Tensor) else value
+def difference(before: list[Tensor], after: list[Tensor]) -> float:
+    """Largest change, each tensor measured by its largest entry; NaN that appears is the worst of all."""
+    if [one.shape for one in before] != [one.shape for one in after]:
+        return float("inf")
+    worst = 0.0
+    for old, new in zip((one.detach() for one in before), (one.detach() for one in after), strict=True):
+        same = (old == new) | (old.isnan() & new.isnan())
+        if bool(same.all()):
+            continue
+        if not (old.is_floating_point() or old.is_complex()):
+            return float("inf")
+        finite = old[old.isfinite()].abs()
+        scale = float(finite.max()) if finite.numel() else 0.0
+        error = float((new - old)[~same].abs().max()) / (scale or 1.0)
+        worst = max(worst, error if error == error else float("inf"))
+    return worst
 
 
 class _Exact(TorchDispatchMode):
-    """What is asked for in float32 is made in float64, for many models compute their norms in float32."""
+    """Makes in float64 what is asked for in fewer digits: many models compute their norms in float32."""
 
-    def __init__(self, ignored: Collection[float]) -> None:
+    def __init__(self, trial: Trial) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
-        self.ignored = frozenset(ignored)
+        self.ignored, self.wide, self.narrow = frozenset(trial.ignored), trial.wide, trial.narrow
+        self.memory, self.shared = trial.memory, trial.shared
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        named = {name: self._exact(value) for name, value in (kwargs or {}).items()}
-        return func(*map(self._exact, args), **named)
+        multiplies = name_of(func) in MULTIPLYING
 
-    def _exact(self, value: Any) -> Any:
-        if value is torch.float32:
-            return torch.float64
-        return NO_EPS if isinstance(value, float) and value in self.ignored else value
+        def exact(value: Any) -> Any:
+            return self._exact(value, multiplies)
+
+        arguments, named = tree_map(exact, (tuple(args), dict(kwargs or {})))
+        try:
+            result = func(*arguments, **named)
+        except RuntimeError:  # an argument may be of numbers that were made elsewhere, in float32
+            if not self.wide or func._schema.is_mutable:
+                raise
+            wider, named_wider = tree_map(_widened, (arguments, named))
+            return func(*wider, **named_wider)
+        made = name_of(func) in FRESH or not any(isinstance(one, Tensor) for one in tree_leaves(arguments))
+        return tree_map(_widened, result) if self.wide and made else result
+
+    def _exact(self, value: Any, multiplies: bool) -> Any:
+        if isinstance(value, Tensor):
+            self._note(value)
+        elif self.wide and isinstance(value, torch.dtype):
+            return WIDER.get(value, value)
+        elif isinstance(value, float) and not multiplies:
+            if value in self.ignored or (self.ignored and value in ROUNDING):
+                return NO_EPS
+            if self.narrow and value == ROUNDING[1]:
+                return ROUNDING[0]
+        return value
+
+    def _note(self, tensor: Tensor) -> None:
+        if self.memory and tensor.layout == torch.strided and type(tensor) in (Tensor, nn.Parameter):
+            name = self.memory.get(tensor.untyped_storage().data_ptr())
+            self.shared.update([name] if name is not None else [])
+
+
+def _widened(value: Any) -> Any:
+    return value.to(WIDER[value.dtype]) if isinstance(value, Tensor) and value.dtype in WIDER else value

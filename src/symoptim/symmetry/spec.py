@@ -5,6 +5,7 @@ parameter and buffer by ``exp`` of a sum of *scales*, and scales are combination
 commutative: ``-element`` is the inverse, ``one + other`` the composition, zeros the identity.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from torch.optim import Optimizer
 from symoptim.errors import OptionError, SymmetryError
 from symoptim.modules import require_module
 from symoptim.symmetry.sparse import Sparse
-from symoptim.symmetry.state import require_movable, require_ties, rescaled
+from symoptim.symmetry.state import TOLERANCE, require_movable, require_ties, require_tolerance, rescaled
 from symoptim.symmetry.tensors import model_tensors
 
 if TYPE_CHECKING:
@@ -158,23 +159,37 @@ class SymmetrySpec:
         return mask
 
     @torch.no_grad()
-    def rescale_(self, model: nn.Module, element: Tensor, *, optimizer: Optimizer | None = None) -> nn.Module:
+    def rescale_(
+        self,
+        model: nn.Module,
+        element: Tensor,
+        *,
+        optimizer: Optimizer | None = None,
+        inputs: Any = None,
+        tolerance: float = TOLERANCE,
+    ) -> nn.Module:
         """Act with an element on a model, in place; its outputs stay what they were.
 
         Products are taken in float64 and rounded once; entries too small for their precision become zero.
+        Where normalizations have an eps (``approximate``), the change of outputs is measured on copies
+        before the model is changed.
 
         Args:
             model: the one this was found on, or another of the same shapes and ties; compiled or wrapped for
                 data parallelism or not.
             element: log-scales, one per generator.
             optimizer: its state becomes what it had been, had the weights always been scaled so.
+            inputs: to measure on: positional arguments of a call, a dictionary of others, or a pair of both;
+                a list of several calls. Those it was found by (``examples``) by default.
+            tolerance: relative change of outputs that is accepted; ``math.inf`` for any, without measuring.
 
         Returns:
             The model.
 
         Raises:
             OptionError: the element has another size, or the optimizer's state cannot be moved.
-            SymmetryError: the model is another one, or entries would be too large; nothing was changed.
+            SymmetryError: the model is another one, entries would be too large, or outputs would change by
+                more than the tolerance; nothing was changed.
 
         >>> from symoptim.symmetry.discover import discover
         >>> model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
@@ -187,6 +202,11 @@ class SymmetrySpec:
         log_scales = self.log_scales(element)
         if optimizer is not None:
             require_movable(optimizer, model)
+        require_tolerance(tolerance)
+        if self.approximate and tolerance < math.inf:
+            from symoptim.symmetry.felt import require_unfelt  # it is about this class
+
+            require_unfelt(self, model, element, inputs, tolerance)
         for tensor, new in rescaled(there, log_scales, optimizer):
             tensor.copy_(new)
         return model

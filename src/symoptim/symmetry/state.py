@@ -32,6 +32,14 @@ Not Rprop's and Adadelta's: their sizes of steps begin at a number that knows no
 """
 NUMBERS = ("step", "eta", "mu", "mu_product")
 """State that does not move."""
+TOLERANCE = 1e-3
+"""Relative change of outputs, by the eps of normalizations, that acting on a model may cause."""
+
+
+def require_tolerance(tolerance: float) -> None:
+    """Refuse what is no size of a change."""
+    if not tolerance > 0:
+        raise OptionError(f"tolerance must be a number above 0 (math.inf: any change), got {tolerance}")
 
 
 def require_movable(optimizer: Optimizer, model: nn.Module) -> None:
@@ -132,6 +140,8 @@ def rescaled(
     found: list[tuple[Tensor, Tensor]] = []
     for name, log_scale in log_scales.items():
         tensor = tensors[name]
+        if tensor.device.type == "meta":  # it has no values
+            continue
         state = dict[str, Any]() if optimizer is None else optimizer.state.get(tensor, {})
         moved: dict[str, Tensor] = {}
         for key, exponent in _exponents(optimizer, state).items():

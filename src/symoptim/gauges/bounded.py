@@ -1,0 +1,78 @@
+"""Elements held back where the eps of normalizations is felt, so that outputs stay what they were."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from symoptim.errors import EpsWarning, SymmetryError, warn_user
+from symoptim.symmetry.felt import Felt, felt_by
+from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.state import require_tolerance
+
+MEASUREMENTS = 40
+"""Elements that are tried at most; each is a call of a copy of the model."""
+
+
+@torch.no_grad()
+def bounded_element(
+    spec: SymmetrySpec, model: nn.Module, element: Tensor, inputs: Any, tolerance: float
+) -> Tensor:
+    """An element, without those of its generators that eps forbids to move so far.
+
+    Outputs are measured on copies. If they change by more than the tolerance, generators are added to the
+    identity in order of how much eps is felt along them, as long as outputs change by less.
+
+    Args:
+        spec: the group.
+        model: is left as it is.
+        element: log-scales.
+        inputs: to measure on, as for :meth:`.SymmetrySpec.rescale_`.
+        tolerance: relative change of outputs that is accepted; not measured if it is infinite.
+
+    Returns:
+        The element, zeros in place of some log-scales.
+
+    Raises:
+        OptionError: the tolerance is not above 0.
+        SymmetryError: along every generator outputs would change by more.
+    """
+    require_tolerance(tolerance)
+    moving = element.nonzero().flatten()
+    if not spec.approximate or tolerance == math.inf or not len(moving):
+        return element
+    felt = felt_by(spec, model, inputs)
+    if felt is None:
+        return element
+    change = felt.change(element)
+    if change <= tolerance:
+        return element
+    kept = _kept(felt, element, moving[felt.slopes(element)[moving].argsort()], tolerance)
+    held = int(((kept == 0) & (element != 0)).sum())
+    felt_too_much = f"eps is felt: outputs would change by {change:.1e}, and {tolerance:.1e} is accepted"
+    if held == len(moving):
+        raise SymmetryError(
+            f"{felt_too_much}; no generator could move as far as it should, and nothing was changed: give "
+            "other inputs=, or accept more with tolerance= (math.inf for any change)"
+        )
+    warn_user(
+        f"{felt_too_much}; {held} of {len(moving)} generators were held back, so that the result depends on "
+        "how the model was scaled before (tolerance=math.inf moves them all)",
+        EpsWarning,
+    )
+    return kept
+
+
+def _kept(felt: Felt, element: Tensor, order: Tensor, tolerance: float) -> Tensor:
+    """The identity, with generators added part by part: a part that is felt is tried again in halves."""
+    kept, waiting = torch.zeros_like(element), [*reversed(order.chunk(2))]
+    while waiting and felt.measured < MEASUREMENTS:
+        part = waiting.pop()
+        trial = kept.clone()
+        trial[part] = element[part]
+        if felt.change(trial) <= tolerance:
+            kept = trial
+        elif len(part) > 1:
+            waiting += reversed(part.chunk(2))
+    return kept

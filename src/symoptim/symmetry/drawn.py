@@ -1,0 +1,74 @@
+"""Other calls than the example: of other values and of other lengths."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
+
+from symoptim.symmetry.exact import Arguments
+
+
+class Drawn(NamedTuple):
+    """A call, and in words how it differs from the example."""
+
+    what: str
+    arguments: Arguments
+
+
+def other_calls(arguments: Arguments, *, lengths: bool = True) -> list[Drawn]:
+    """A call of other values, and for every size of axes one that is longer and one that is shorter.
+
+    The model may refuse them.
+
+    Args:
+        arguments: of the example.
+        lengths: whether other lengths are wanted, too.
+
+    Returns:
+        The calls.
+
+    >>> [one.what for one in other_calls(((torch.rand(2, 4),), {}))]
+    ['other values', 'length 3 for 2', 'length 1 for 2', 'length 7 for 4', 'length 3 for 4']
+    """
+    generator = torch.Generator().manual_seed(0)
+    tensors = tensors_of(arguments)
+    found = [Drawn("other values", _with(arguments, {}, generator))]
+    if lengths:
+        sizes = dict.fromkeys(size for one in tensors for size in one.shape if size > 1)
+        found += [
+            Drawn(f"length {new} for {old}", _with(arguments, {old: new}, generator))
+            for old in sizes
+            for new in (2 * old - 1, old - 1)
+        ]
+    return found
+
+
+def tensors_of(arguments: Arguments) -> list[Tensor]:
+    """All tensors among arguments, in order."""
+    given: list[Any] = tree_leaves((arguments[0], dict(arguments[1])))
+    return [one for one in given if isinstance(one, Tensor)]
+
+
+def _with(arguments: Arguments, sizes: dict[int, int], generator: torch.Generator) -> Arguments:
+    def drawn(value: Any) -> Any:
+        return _values_like(value, sizes, generator) if isinstance(value, Tensor) else value
+
+    positional, keywords = tree_map(drawn, (arguments[0], dict(arguments[1])))
+    return positional, keywords
+
+
+def _values_like(tensor: Tensor, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
+    """Integers from the smallest to the largest; numbers of both signs; of masks the values they have."""
+    shape = [sizes.get(size, size) for size in tensor.shape]
+    flat = tensor.detach().flatten().cpu()
+    if not flat.numel():
+        return torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+    if tensor.is_floating_point() and bool(flat.isfinite().all()) and len(flat.unique()) > 2:  # pyright: ignore
+        size = float(flat.double().square().mean().sqrt())
+        new = size * torch.randn(shape, generator=generator, dtype=torch.float64)
+    elif tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        new = flat[torch.randint(flat.numel(), shape, generator=generator)]
+    else:
+        new = torch.randint(int(flat.min()), int(flat.max()) + 1, shape, generator=generator)
+    return new.to(tensor.device, tensor.dtype)

@@ -1,0 +1,145 @@
+"""How much the eps of normalizations is felt: by how much acting on a model changes its outputs."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from symoptim.errors import EpsWarning, SymmetryError, warn_user
+from symoptim.modules import require_module
+from symoptim.symmetry.arguments import unpacked
+from symoptim.symmetry.exact import Arguments
+from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import arguments_of
+from symoptim.symmetry.trials import Outputs, Trials, described
+
+
+def require_unfelt(
+    spec: SymmetrySpec, model: nn.Module, element: Tensor, inputs: Any, tolerance: float
+) -> None:
+    """Refuse an element that changes outputs.
+
+    Args:
+        spec: the group.
+        model: is left as it is.
+        element: log-scales.
+        inputs: of one or several calls; those the group was found by, if there are none.
+        tolerance: relative change that is accepted.
+
+    Raises:
+        SymmetryError: outputs would change by more.
+    """
+    felt = felt_by(spec, model, inputs)
+    change = felt.change(element) if felt is not None else 0.0
+    if not change <= tolerance:
+        raise SymmetryError(
+            f"outputs would change by {change:.1e}, and {tolerance:.1e} is accepted: {_whose(spec)} is felt "
+            "at these weights and inputs; nothing was changed: act with a smaller element, give other "
+            "inputs=, or accept more with tolerance= (math.inf for any change)"
+        )
+
+
+def _whose(spec: SymmetrySpec) -> str:
+    """Which eps, in words."""
+    first, *others = spec.approximate
+    return f"the constant of {first}" + (f", or of {len(others)} other operations," if others else "")
+
+
+def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
+    """What measures changes of a model's outputs; None, with a warning, where nothing can be measured."""
+    calls = calls_of(inputs) if inputs is not None else list(spec.examples)
+    if not calls:
+        warn_user(
+            "these symmetries hold up to an eps, and whether it is felt was not checked, for there is no "
+            "input: give inputs=",
+            EpsWarning,
+        )
+        return None
+    model = require_module(model)
+    devices = {tensor.device for tensor in spec.require_model(model).values()}
+    if any(device.type == "meta" for device in devices):
+        warn_user(
+            "whether an eps is felt was not checked, for the model has no values (meta device)", EpsWarning
+        )
+        return None
+    reason = ""
+    for wide in (True, False):
+        try:
+            opened = [unpacked(model, *call) for call in calls]
+            visible = [_moved_to(devices, (arguments, named)) for _, arguments, named in opened]
+            return Felt(spec, opened[0][0], visible, wide=wide)
+        except Exception as failure:  # whatever a model has against copies, float64, or these inputs
+            reason = reason or described(failure)
+    warn_user(
+        f"whether an eps is felt was not checked, for the model cannot be called ({reason}): give inputs=",
+        EpsWarning,
+    )
+    return None
+
+
+def _moved_to(devices: set[torch.device], call: Arguments) -> Arguments:
+    """A call on the device of the model, if that is a single one."""
+    device = next(iter(devices)) if len(devices) == 1 else None
+
+    def moved(value: Any) -> Any:
+        return value.to(device) if isinstance(value, Tensor) and device is not None else value
+
+    inputs, keywords = tree_map(moved, (call[0], dict(call[1])))
+    return inputs, keywords
+
+
+def calls_of(inputs: Any) -> list[Arguments]:
+    """Calls: a list has several; each is a tuple of positional arguments, keywords, or a pair of both.
+
+    >>> calls_of([(1, 2), {"x": 3}, ((4,), {"x": 5}), 6])
+    [((1, 2), {}), ((), {'x': 3}), ((4,), {'x': 5}), ((6,), {})]
+    >>> calls_of((1, 2))
+    [((1, 2), {})]
+    """
+    return [_call(one) for one in (cast("list[Any]", inputs) if isinstance(inputs, list) else [inputs])]
+
+
+def _call(given: Any) -> Arguments:
+    if isinstance(given, Mapping):
+        return (), cast("Mapping[str, Any]", given)
+    positional = arguments_of(given)
+    if len(positional) == 2 and isinstance(positional[0], tuple) and isinstance(positional[1], Mapping):
+        return cast("Arguments", positional)
+    return positional, {}
+
+
+class Felt:
+    """Changes of a model's outputs, in the mode its group was found in."""
+
+    def __init__(
+        self, spec: SymmetrySpec, model: nn.Module, calls: Sequence[Arguments], *, wide: bool
+    ) -> None:
+        """Call the model as it is."""
+        self.trials = Trials(spec, model, wide=wide, modes=spec.modes)
+        self.calls = list(calls)
+        self.before: list[Outputs] = [self.trials.outputs(call, calls=1) for call in self.calls]
+        self.measured = 0
+
+    def change(self, element: Tensor) -> float:
+        """Largest relative change of an output by an element; NaN is infinite."""
+        self.measured += 1
+        pairs = zip(self.before, self.calls, strict=True)
+        worst = max(self.trials.change(before, call, element, calls=1).calls for before, call in pairs)
+        return worst if worst == worst else math.inf
+
+    def slopes(self, element: Tensor) -> Tensor:
+        """How fast outputs change along each generator, at both ends, times how far it is to move.
+
+        Without gradients, as for running statistics, how far it is to move.
+        """
+        spec, found = self.trials.spec, torch.zeros(len(element), dtype=torch.float64)
+        for call in self.calls:
+            for there in (None, element):
+                products = self.trials.products(call, there)
+                charges = spec.charges(products or {}).abs()
+                unknown = spec.moves(name for name in spec.tensors if name not in (products or {}))
+                found = torch.maximum(found, torch.where(unknown, 1.0, charges.nan_to_num(1.0)))
+        return found * element.abs()

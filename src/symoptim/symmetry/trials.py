@@ -1,0 +1,194 @@
+"""Copies of one model, rescaled or not, called alike: by how much their outputs differ."""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from symoptim.errors import SymmetryError
+from symoptim.symmetry.exact import Arguments, Trial, difference
+from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import model_tensors
+
+NUDGE = 1e-12
+"""Relative change of weights that shows how much rounding is magnified."""
+
+
+class Outputs(NamedTuple):
+    """What two calls of a copy return, and one after ``.eval()``, for a model in training mode."""
+
+    calls: list[Tensor]
+    evaluated: list[Tensor]
+
+
+class Change(NamedTuple):
+    """By how much outputs differ, relative to their size."""
+
+    calls: float
+    evaluated: float
+
+
+class Trials:
+    """Trials of a group on a model, in float64 (``wide``) or in the model's own precision.
+
+    The copies are in the mode of the model, or in that of ``modes``.
+    """
+
+    def __init__(
+        self, spec: SymmetrySpec, model: nn.Module, *, wide: bool, modes: Mapping[str, bool] | None = None
+    ) -> None:
+        """Note which tensors move."""
+        self.spec, self.model, self.wide, self.modes = spec, model, wide, modes
+        there = spec.require_model(model)
+        scales = spec.log_scales(spec.random()).items()
+        self.moved = {name: there[name] for name, log_scale in scales if bool(log_scale.any())}
+        self.training = any(module.training for module in model.modules())
+        self.notes: dict[str, None] = {}
+
+    def passing(self, passing: float) -> float:
+        """Errors below this are rounding, given what counts as it in float64."""
+        if self.wide:
+            return passing
+        types = {tensor.dtype for tensor in model_tensors(self.model).values() if tensor.is_floating_point()}
+        coarse = max((torch.finfo(one).eps for one in types), default=0.0)
+        return min(max(100 * coarse, passing), 1e-3)
+
+    def trial(self, element: Tensor | None = None, *, ignored: Collection[float] = ()) -> Trial:
+        """A copy, acted on with an element."""
+        trial = Trial(self.model, wide=self.wide, ignored=ignored, watched=self.moved)
+        for name, mode in (self.modes or {}).items():
+            trial.model.get_submodule(name).train(mode)
+        if element is not None:
+            self.spec.rescale_(trial.model, element, tolerance=math.inf)
+        return trial
+
+    def outputs(
+        self,
+        arguments: Arguments,
+        element: Tensor | None = None,
+        *,
+        ignored: Collection[float] = (),
+        calls: int = 2,
+    ) -> Outputs:
+        """What calls of a copy return; after several of a model in training mode also in evaluation mode.
+
+        Raises:
+            SymmetryError: calls of a copy read weights of the model itself.
+        """
+        return self._outputs(self.trial(element, ignored=ignored), arguments, calls)
+
+    def _outputs(self, trial: Trial, arguments: Arguments, calls: int) -> Outputs:
+        found = trial.calls(arguments, calls)
+        evaluated: list[Tensor] = []
+        if self.training and calls > 1:
+            trial.model.eval()
+            try:
+                evaluated = trial.calls(arguments, 1)
+            except Exception as failure:
+                self.notes[f"evaluation mode could not be tried ({described(failure)})"] = None
+        if trial.shared:
+            raise SymmetryError(
+                f"the model also reads '{min(trial.shared)}' by a second way that a copy does not have (a "
+                "closure, a global name): let it read the parameter of its module"
+            )
+        return Outputs(found, evaluated)
+
+    def change(
+        self,
+        before: Outputs,
+        arguments: Arguments,
+        element: Tensor,
+        *,
+        ignored: Collection[float] = (),
+        calls: int = 2,
+    ) -> Change:
+        """By how much outputs differ after acting with an element; infinite if the copy cannot be called."""
+        trial = self.trial(element, ignored=ignored)
+        try:
+            after = self._outputs(trial, arguments, calls)
+        except SymmetryError:
+            raise
+        except Exception as failure:
+            self.notes[f"a rescaled copy cannot be called ({described(failure)})"] = None
+            return Change(math.inf, 0.0)
+        known = min(len(before.evaluated), len(after.evaluated))
+        return Change(
+            difference(before.calls, after.calls),
+            difference(before.evaluated[:known], after.evaluated[:known]),
+        )
+
+    def rounding(self, before: Outputs, arguments: Arguments, *, ignored: Collection[float]) -> float:
+        """By how much rounding may change outputs: a hundred times what a nudge of the weights does."""
+        if not self.wide:
+            return 0.0
+        trial = self.trial(ignored=ignored)
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in trial.model.parameters():
+                if parameter.is_floating_point():
+                    drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                    parameter.mul_((1 + NUDGE * drawn).to(parameter.device))
+        after = self._outputs(trial, arguments, 2)
+        felt = max(difference(before.calls, after.calls), difference(before.evaluated, after.evaluated))
+        return min(100 * felt, 1e-6)
+
+    def products(
+        self, arguments: Arguments, element: Tensor | None = None, *, ignored: Collection[float] = ()
+    ) -> dict[str, Tensor] | None:
+        """Weights times gradients of a random loss of the outputs; None where there are no gradients."""
+        spec, trial = self.spec, self.trial(element, ignored=ignored)
+        named = {spec.aliases.get(name, name): one for name, one in trial.model.named_parameters()}
+        leaves = {name: one.requires_grad_() for name, one in named.items() if name in spec.tensors}
+        try:
+            with torch.enable_grad():
+                loss = _random_loss(trial.call(trial.given(arguments)))
+            if loss is None:
+                return {}
+            gradients: Any = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
+        except RuntimeError:  # it writes to what the backward pass needs, or an operation has none
+            return None
+        pairs = zip(leaves.items(), gradients, strict=True)
+        return {name: (leaf * grad).detach() for (name, leaf), grad in pairs if grad is not None}
+
+
+def _random_loss(outputs: list[Tensor]) -> Tensor | None:
+    """The sum of outputs times random numbers, each relative to its size; None where no gradient flows."""
+    generator = torch.Generator().manual_seed(0)
+    terms: list[Tensor] = []
+    for one in outputs:
+        if one.requires_grad and one.is_floating_point():
+            drawn = torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one)
+            finite = one.detach()[one.detach().isfinite()].abs()
+            size = float(finite.max()) if finite.numel() else 0.0
+            terms.append((one * drawn).sum() / (size or 1.0))
+    return sum(terms[1:], terms[0]) if terms else None
+
+
+def described(failure: Exception) -> str:
+    """An error in a line.
+
+    >>> described(ValueError("no"))
+    'ValueError: no'
+    """
+    first, *_ = str(failure).strip().splitlines() or [""]
+    return f"{type(failure).__name__}: {first[:200]}".removesuffix(": ")
+
+
+def powers_of_two(spec: SymmetrySpec, element: Tensor) -> Tensor:
+    """The element nearest to one whose factors are powers of two, and none of which is 1.
+
+    >>> from symoptim.symmetry.discover import discover
+    >>> model = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
+    >>> element = powers_of_two(discover(model, (torch.rand(5, 3),)), torch.tensor([1.0, -0.1]))
+    >>> (element / math.log(2)).tolist()
+    [1.0, -1.0]
+    """
+    values = spec.exponents.values.double()
+    step = next((d for d in range(1, 13) if bool((values * d == (values * d).round()).all())), 1) * math.log(
+        2
+    )
+    away = torch.where(element < 0, -1.0, 1.0).double()
+    steps = (element.double() / step).round()
+    return step * torch.where(steps == 0, away, steps)

@@ -1,0 +1,148 @@
+"""Acting on a model measures how much eps is felt, before anything is changed."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from symoptim.errors import EpsWarning, OptionError, SymmetryError
+from symoptim.gauges.align import align
+from symoptim.symmetry.discover import discover
+from symoptim.symmetry.exact import difference
+from symoptim.symmetry.felt import felt_by
+from symoptim.symmetry.spec import SymmetrySpec
+
+X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+
+
+def normalized(eps: float) -> tuple[nn.Module, SymmetrySpec]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4, eps=eps), nn.Linear(4, 2))
+    return model, discover(model, (X,))
+
+
+def assert_unchanged(model: nn.Module, before: nn.Module) -> None:
+    pairs = zip(model.state_dict().items(), before.state_dict().values(), strict=True)
+    assert all(torch.equal(tensor, old) for (_, tensor), old in pairs)
+
+
+def test_an_element_along_which_eps_is_felt_is_refused_and_nothing_changes() -> None:
+    model, spec = normalized(1.0)
+    before = copy.deepcopy(model)
+    element = spec.random(spread=2.0)
+    words = r"outputs would change by .*, and 1\.0e-03 is accepted: the constant of layer_norm .*tolerance="
+    with pytest.raises(SymmetryError, match=words):
+        spec.rescale_(model, element)
+    assert_unchanged(model, before)
+    felt = felt_by(spec, model, None)
+    assert felt is not None
+    change = felt.change(element)
+    spec.rescale_(model, element, tolerance=1.01 * change)
+    assert difference([before(X)], [model(X)]) == pytest.approx(change, rel=1e-4)
+    spec.rescale_(before, element, tolerance=math.inf)
+    assert_unchanged(model, before)
+
+
+def test_an_element_along_which_eps_is_not_felt_is_accepted() -> None:
+    model, spec = normalized(1e-7)
+    before = model(X)
+    spec.rescale_(model, spec.random(spread=1.0))
+    assert difference([before], [model(X)]) < 1e-4
+
+
+def test_what_is_felt_depends_on_the_inputs() -> None:
+    model, spec = normalized(1e-3)
+    model = copy.deepcopy(model)
+    with torch.no_grad():
+        model[0].bias.zero_()
+    element = spec.random(spread=0.1)
+    with pytest.raises(SymmetryError, match="outputs would change"):
+        spec.rescale_(model, element, inputs=(1e-2 * X,))
+    with pytest.raises(SymmetryError, match="outputs would change"):
+        spec.rescale_(model, element, inputs=[(100 * X,), {"input": 1e-2 * X}])
+    spec.rescale_(model, element, inputs=(100 * X,))
+
+
+def test_without_inputs_nothing_is_checked_and_that_is_said() -> None:
+    model, spec = normalized(1.0)
+    read = SymmetrySpec.from_json(spec.to_json())
+    with pytest.warns(EpsWarning, match=r"was not checked, for there is no input: give inputs="):
+        read.rescale_(model, spec.random())
+    with pytest.raises(SymmetryError, match="outputs would change"):
+        read.rescale_(model, spec.random(), inputs=(X,))
+
+
+def test_what_cannot_be_called_is_not_checked_and_that_is_said() -> None:
+    model, spec = normalized(1.0)
+    with pytest.warns(EpsWarning, match=r"cannot be called \(RuntimeError: .*give inputs="):
+        spec.rescale_(model, spec.random(), inputs=(torch.rand(6, 5),))
+    with pytest.warns(EpsWarning, match="meta device"):
+        spec.rescale_(copy.deepcopy(model).to("meta"), spec.random())
+
+
+class Counting(nn.Module):
+    """Counts calls, of copies too."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        Counting.calls += 1
+        return x
+
+
+def test_where_there_is_no_eps_the_model_is_not_called() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), Counting(), nn.ReLU(), nn.Linear(4, 2))
+    spec = discover(model, (X,))
+    Counting.calls = 0
+    spec.rescale_(model, spec.random())
+    assert Counting.calls == 0
+
+
+def test_it_is_measured_in_the_mode_of_the_group() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4, bias=False), nn.BatchNorm1d(4, eps=0.1), nn.ReLU(), nn.Linear(4, 2))
+    spec = discover(model, (X,))
+    model.eval()
+    with torch.no_grad():
+        model[1].running_var.fill_(1e6)  # no eps is felt in evaluation mode
+    with pytest.raises(SymmetryError, match="outputs would change"):
+        spec.rescale_(model, spec.random())
+    assert not model.training
+
+
+def test_alignment_refuses_and_leaves_both_models() -> None:
+    model, spec = normalized(1.0)
+    other = spec.rescale_(copy.deepcopy(model), spec.random(spread=2.0), tolerance=math.inf)
+    before = copy.deepcopy(other)
+    with pytest.raises(SymmetryError, match="outputs would change"):
+        align(model, other, spec)
+    assert_unchanged(other, before)
+    aligned = align(model, other, spec, tolerance=math.inf)
+    torch.testing.assert_close(aligned[0].weight, model[0].weight)
+
+
+@pytest.mark.parametrize("tolerance", [0.0, -1.0, math.nan])
+def test_a_tolerance_is_a_size(tolerance: float) -> None:
+    model, spec = normalized(1e-5)
+    with pytest.raises(OptionError, match="tolerance must be a number above 0"):
+        spec.rescale_(model, spec.random(), tolerance=tolerance)
+
+
+def test_the_default_eps_of_rms_norm_is_that_of_the_model() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.RMSNorm(4), nn.Linear(4, 2))
+    with torch.no_grad():
+        for parameter in model[0].parameters():
+            parameter.mul_(1e-4)  # squares of features are as small as the rounding of float32
+    spec, before = discover(model, (X,)), model(X)
+    changes: list[float] = []
+    for one in (model, copy.deepcopy(model).double()):
+        felt = felt_by(spec, one, (X.to(one[0].weight),))
+        assert felt is not None
+        changes.append(felt.change(torch.full((len(spec),), 2.0)))
+    assert changes[1] < 1e-6 < 0.1 < changes[0]
+    spec.rescale_(model, torch.full((len(spec),), 2.0), tolerance=math.inf)
+    assert difference([before], [model(X)]) == pytest.approx(changes[0], rel=1e-3)
+    assert spec.certify(model.double(), (X.double(),)).holds
