@@ -40,7 +40,7 @@ def as_attribute(model: TwoWays, value: Any) -> Callable[[], Tensor]:
 
 
 WAYS: dict[str, Callable[[TwoWays], Callable[[], Tensor]]] = {
-    "closure": lambda model: (lambda weight=model.first.weight: weight),
+    "closure": lambda model: lambda weight=model.first.weight: weight,
     "partial": lambda model: functools.partial(torch.clone, model.first.weight),
     "list": lambda model: as_attribute(model, [model.first.weight]),
     "tuple": lambda model: as_attribute(model, (model.first.weight,)),
@@ -77,6 +77,7 @@ def test_a_copy_of_a_weight_is_no_second_way_to_it() -> None:
 
 def test_a_weight_that_is_zero_is_no_constant_that_is_zero() -> None:
     """By its second way it may be anything after a step of training."""
+
     class Zero(nn.Module):
         def __init__(self) -> None:
             super().__init__()

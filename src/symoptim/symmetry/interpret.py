@@ -69,7 +69,6 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
         findings.origins.append((findings.system.count, (leaf.name, "")))
         forms[leaf.index] = _leaf(findings, graph, leaf, ansatz, by_tensor)
     known = known_values(graph)
-    tie_unread(findings.system, graph, forms, known)
     values.update(forms)
     read = graph.parts_read()
     producers = {operation.index: operation for operation in graph.operations}
@@ -80,6 +79,7 @@ def interpret(graph: Graph, ansatz: Ansatz = "separable") -> Findings:
             findings.system, operation, producers, known=known, read=read[operation.index], users=users
         )
         values[operation.index] = _result(findings, context, values)
+    tie_unread(findings.system, graph, values, known)
     _close(findings, graph, values)
     return findings
 
