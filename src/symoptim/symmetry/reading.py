@@ -7,7 +7,7 @@ elements, is not read; all others read all they take.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,6 +45,8 @@ PRODUCTS = {
     "_trilinear": 3,
 }
 """Other products, and the number of their factors, of which all are silent if one is zero."""
+DEPTH = 2
+"""Operations behind each other by which a value is known again in the next step of a loop."""
 LARGEST = 2**27
 """Elements of a value that are numbered one by one."""
 
@@ -216,10 +218,9 @@ class Reading:
         """
         if not self.silent:
             return set()
-        alike = _alike(self.producers.values())
         silent = {(operation.index, index) for operation, index in self.silent}
         met = {
-            (operation.name, alike.get(index, index))
+            self._use(operation, index)
             for operation in self.producers.values()
             if operation.index in self.read
             for index in operation.references()
@@ -227,9 +228,23 @@ class Reading:
         }
         found: set[int] = set()
         for operation, index in self.silent:
-            if (operation.name, alike.get(index, index)) not in met:
+            if self._use(operation, index) not in met:
                 found |= {index, *self._first_values(operation)}
         return found
+
+    def _use(self, operation: Operation, index: int) -> Any:
+        """What a step of a loop has in common with the next, of an operation and a value that it takes."""
+        return operation.name, operation.place, self._made(index, DEPTH)
+
+    def _made(self, index: int, depth: int) -> Any:
+        """What a value is made of, whichever part it is and however its elements are arranged."""
+        producer = self.producers.get(index)
+        if producer is None:
+            return index
+        references = producer.references()
+        if references and (producer.name == "getitem" or producer.name in MOVES):
+            return self._made(references[0], depth)
+        return (producer.name, *(self._made(one, depth - 1) for one in references)) if depth else None
 
     def _first_values(self, operation: Operation) -> Iterator[int]:
         """Results that are not zero any more, of an operation or of those behind it."""
@@ -263,23 +278,6 @@ class Reading:
         moved = self.run(producer, above.expand(tuple(self.shapes[source].shape)))
         found = moved[position] if isinstance(moved, list | tuple) else moved
         return None if bool(found.all()) else squeezed(found)
-
-
-def _alike(operations: Iterable[Operation]) -> dict[int, Any]:
-    """Values by what they are made of, whichever part it is, and however its elements are arranged."""
-    alike: dict[int, Any] = {}
-    numbers: dict[str, int] = {}
-    for operation in operations:
-        if operation.name == "getitem" or operation.name in MOVES:
-            first = operation.references()[0]
-            alike[operation.index] = alike.get(first, first)
-        else:
-            made = tree_map(
-                lambda one: alike.get(one.index, one.index) if isinstance(one, Ref) else one,
-                (operation.arguments, dict(operation.keywords)),
-            )
-            alike[operation.index] = ~numbers.setdefault(f"{operation.name} {made}", len(numbers))
-    return alike
 
 
 def _results(operation: Operation) -> int:
