@@ -80,7 +80,8 @@ class Reading:
     def _add(self, index: int, read: Read) -> None:
         tensor = self.shapes.get(index)
         if tensor is None:  # several results at once
-            self.parts[index] = {number: None for number in range(len(self.producers[index].result or ()))}
+            producer = self.producers.get(index)
+            self.parts[index] = dict.fromkeys(range(_results(producer) if producer else 0))
         elif not has_plain_sizes(tensor):
             self.read[index] = None
         elif tensor.numel():
