@@ -48,11 +48,29 @@ class Positions(nn.Module):
         (lambda table, length: table.diagonal()[:length, None] * torch.ones(4), (9, 9)),
         (lambda table, length: table.unfold(0, 2, 1)[:length].sum(-1), (10, 4)),
     ],
-    ids=(
-        "rows, transposed, a new axis, multiplied, viewed, two axes, looked up, split, unbound, gathered, "
-        "taken along, indexed, selected, sizes, product, joined, stacked, matrix product, columns, diagonal, "
-        "windows"
-    ).split(", "),
+    ids=[
+        "rows",
+        "transposed",
+        "a new axis",
+        "multiplied",
+        "viewed",
+        "two axes",
+        "looked up",
+        "split",
+        "unbound",
+        "gathered",
+        "taken along",
+        "indexed",
+        "selected",
+        "sizes",
+        "product",
+        "joined",
+        "stacked",
+        "matrix product",
+        "columns",
+        "diagonal",
+        "windows",
+    ],
 )
 def test_a_longer_input_computes_the_same_after_a_rescaling(
     take: Callable[[Tensor, int], Tensor], shape: tuple[int, ...]

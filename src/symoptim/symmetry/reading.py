@@ -1,14 +1,15 @@
 """Which places of each value the pass reads, found by going backwards through the graph.
 
-Nothing in the graph speaks of a place that is not read, so that it could scale as it likes; but a longer input
-reads it too. A place is read if an output, or a buffer afterwards, is made of it. Operations that move
-elements are followed place by place; what multiplies nothing but zeros, and what only makes tensors without
-elements, is not read; all others read all they take.
+No equation names a place that is not read, so that its scale would be free; but a longer input reads it. A
+place is read if an output, or a buffer afterwards, is made of it. Operations that move elements are followed
+place by place. Factors of zeros, and what only makes tensors without elements, are not read; all other
+operations read all they take.
 """
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -75,7 +76,10 @@ class Reading:
         for value in (*graph.outputs, *(after for _, after in graph.mutated)):
             self._add(value.index, None)
         for operation in reversed(graph.operations):
-            self._follow(operation)
+            try:
+                self._follow(operation)
+            except (LookupError, AttributeError, RuntimeError, TypeError, ValueError):
+                continue  # an unforeseen use: what counts as not read is pinned, which is right
 
     def _add(self, index: int, read: Read) -> None:
         tensor = self.shapes.get(index)
@@ -160,7 +164,7 @@ class Reading:
             return None
         found = torch.zeros(math.prod(shape), dtype=torch.bool)
         for position, read in parts.items():
-            numbers = moved[position] if isinstance(moved, list | tuple) else moved
+            numbers = moved[position]
             if read is not None:
                 if any(size not in (1, there) for size, there in zip(read.shape, numbers.shape, strict=True)):
                     return None
@@ -168,12 +172,12 @@ class Reading:
             found[numbers.reshape(-1)] = True
         return found.reshape(tuple(shape))
 
-    def run(self, operation: Operation, tensor: Tensor) -> Any:
-        """An operation that moves elements, on others in their places."""
+    def run(self, operation: Operation, tensor: Tensor) -> list[Tensor]:
+        """Results of an operation that moves elements, on others in their places."""
         if operation.name in COPIES:
-            return tensor
+            return [tensor]
         if operation.name in ("view", "_unsafe_view", "reshape"):
-            return tensor.reshape(tuple(operation.result.shape))
+            return [tensor.reshape(tuple(operation.result.shape))]
         first = operation.references()[0]
 
         def value(argument: Any) -> Any:
@@ -181,9 +185,9 @@ class Reading:
                 return argument
             return tensor if argument.index == first else self.known[argument.index].cpu()
 
-        return operation.function(
-            *tree_map(value, operation.arguments), **tree_map(value, dict(operation.keywords))
-        )
+        arguments, keywords = tree_map(value, (operation.arguments, dict(operation.keywords)))
+        result: Any = operation.function(*arguments, **keywords)
+        return list(cast("Sequence[Tensor]", result)) if isinstance(result, list | tuple) else [result]
 
     def _factors(self, operation: Operation) -> Iterator[tuple[int, Read]]:
         """What is read of the arguments of an operation that is no move: not what meets zeros alone."""
@@ -262,7 +266,7 @@ class Reading:
         form = self.values.get(argument.index) if isinstance(argument, Ref) else None
         if not isinstance(form, Form) or form.addends or not form.has_zeros:
             return None
-        return torch.stack(torch.broadcast_tensors(*(term == ANYTHING for term in form.terms))).any(dim=0)
+        return functools.reduce(torch.logical_or, (term == ANYTHING for term in form.terms))
 
     def everywhere(self, index: int) -> Read:
         """Places of a value that are read, be it by way of another arrangement of the same elements."""
@@ -276,14 +280,14 @@ class Reading:
         above = self.everywhere(source)
         if above is None:
             return None
-        moved = self.run(producer, above.expand(tuple(self.shapes[source].shape)))
-        found = moved[position] if isinstance(moved, list | tuple) else moved
+        found = self.run(producer, above.expand(tuple(self.shapes[source].shape)))[position]
         return None if bool(found.all()) else squeezed(found)
 
 
 def _results(operation: Operation) -> int:
     """Number of tensors an operation returns."""
-    return len(operation.result) if isinstance(operation.result, list | tuple) else 1
+    result: Any = operation.result
+    return len(cast("Sequence[Any]", result)) if isinstance(result, list | tuple) else 1
 
 
 def _axes(operation: Operation) -> list[int]:

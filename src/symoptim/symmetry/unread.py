@@ -1,4 +1,4 @@
-"""Places that the example input does not read, such as positions beyond its length, and weights of no use to it.
+"""Places that the example input does not read, such as positions beyond its length, and unused weights.
 
 A longer input reads them too. Where an operation takes a part along an axis, the rest is made to go with the
 first place that is read; what is not read at all cannot scale.
@@ -7,14 +7,13 @@ first place that is read; what is not read at all cannot scale.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import ANYTHING, Form
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.reading import Reading
 from symoptim.symmetry.system import System
-from symoptim.symmetry.tensors import aligned, stacked
+from symoptim.symmetry.tensors import aligned, broadcast_shape, stacked
 
 
 def tie_unread(
@@ -32,17 +31,13 @@ def tie_unread(
         Names of leaves that could have moved, and of which nothing is read.
     """
     reading = Reading(graph, values, known)
-    unread: list[str] = []
-    for leaf in graph.leaves:
-        form = values.get(leaf.index)
-        if (
-            isinstance(form, Form)
-            and form.terms
-            and leaf.index not in reading.read
-            and leaf.kind != "constant"
-        ):
-            unread.append(leaf.name)
-            system.pin(form)
+    moving = [leaf for leaf in graph.leaves if leaf.kind != "constant" and _moves(values.get(leaf.index))]
+    alive = {
+        id(values[leaf.index]) for leaf in moving if leaf.index in reading.read
+    }  # tied ones have one form
+    unread = [leaf for leaf in moving if id(values[leaf.index]) not in alive]
+    for leaf in unread:
+        system.pin(values[leaf.index])
     for index in reading.silenced():
         form = values.get(index)
         if isinstance(form, Form):
@@ -52,7 +47,11 @@ def tie_unread(
         read = reading.everywhere(index) if index in reading.read else None
         if read is not None and isinstance(form, Form):
             _tie(system, form, read, axes)
-    return unread
+    return [leaf.name for leaf in unread]
+
+
+def _moves(form: Any) -> bool:
+    return isinstance(form, Form) and bool(form.terms)
 
 
 def _tie(system: System, form: Form, read: Tensor, axes: Sequence[int]) -> None:
@@ -75,7 +74,7 @@ def _tie_term(system: System, term: Tensor, read: Tensor, order: Sequence[int]) 
     for axis in order:
         if term.shape[axis] == 1:
             read = read.any(dim=axis, keepdim=True)
-    ids, read = torch.broadcast_tensors(term, read)
+    ids = term.expand(broadcast_shape(term.shape, read.shape))
     read = read & (ids != ANYTHING)
     for axis in order:
         place = read.long().argmax(dim=axis, keepdim=True)
