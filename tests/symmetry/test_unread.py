@@ -150,6 +150,9 @@ FUNCTIONS: dict[str, Callable[[Lengths, Tensor], Tensor]] = {
         h * m.layer(h[..., :3])[..., : h.shape[1]].sum(-1, keepdim=True)
     ),
     "masks by length": lambda m, h: h * m.p[torch.arange(12) < h.shape[1]],
+    "a row of zeros before": lambda m, h: (
+        h + torch.cat([m.p.new_zeros(1, 4), m.p])[: h.shape[1]] * m.q[: h.shape[1]]
+    ),
     "in turn": lambda m, h: torch.stack([h[:, k] * m.p[k] for k in range(h.shape[1])], 1),
     "state": recurrent,
     "state of matrices": recurrent_product,
@@ -157,7 +160,7 @@ FUNCTIONS: dict[str, Callable[[Lengths, Tensor], Tensor]] = {
 }
 
 
-PINNED = ("masks by length", "state of matrices", "state", "steps before")
+PINNED = ("masks by length", "state of matrices", "state", "steps before", "a row of zeros before")
 """Nothing can be told of these from a single step, or where a size depends on values."""
 
 

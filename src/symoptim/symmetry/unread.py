@@ -82,3 +82,4 @@ def _tie_term(system: System, term: Tensor, read: Tensor, order: Sequence[int]) 
         pairs = stacked([ids, ids.gather(axis, place)])
         system.require([1, -1], pairs[some & ~read])
         read = read | some
+    system.require([1], ids[~read])  # all that is read is zero: there is nothing to go with
