@@ -1,5 +1,7 @@
 """The true dimension of a model's group of rescalings, measured without looking at its structure.
 
+In training mode with running statistics the outputs of a later evaluation count, too.
+
 A rescaling changes no output at any weights: its vector of exponents v satisfies J(theta) diag(theta) v = 0,
 with J the Jacobian of the outputs, for all theta. Stacked over random weights and inputs, the null space is
 the group.
@@ -31,11 +33,27 @@ def exact(model: nn.Module) -> nn.Module:
 
 
 def moving(model: nn.Module) -> dict[str, Tensor]:
-    """What may be rescaled: parameters, and in evaluation mode the statistics of batch normalization."""
-    found: dict[str, Tensor] = dict(model.named_parameters())
-    if not model.training:
-        found |= {name: b for name, b in model.named_buffers() if b.is_floating_point()}
-    return found
+    """What may be rescaled: parameters, and the statistics of batch normalization."""
+    buffers = {name: buffer for name, buffer in model.named_buffers() if buffer.is_floating_point()}
+    return dict(model.named_parameters()) | buffers
+
+
+class Later(nn.Module):
+    """What a model returns in training mode, and what it would then return in evaluation."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = written_out(model)
+        self.norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
+
+    def forward(self, *arguments: Tensor) -> Tensor:
+        found: list[Tensor] = []
+        for evaluation in dict.fromkeys((not self.training, True)) if self.norms else (False,):
+            for norm in self.norms:
+                norm.evaluation = evaluation
+            output = self.model(*arguments)
+            found.append((output[0] if isinstance(output, tuple) else output).flatten())
+        return torch.cat(found)
 
 
 def written_out(model: nn.Module) -> nn.Module:
@@ -43,20 +61,25 @@ def written_out(model: nn.Module) -> nn.Module:
 
     def forward(self: _BatchNorm, x: Tensor) -> Tensor:
         shape = [1, -1] + [1] * (x.dim() - 2)
-        mean, variance, gain, shift = (
-            tensor.reshape(shape) for tensor in (self.running_mean, self.running_var, self.weight, self.bias)
-        )
+        batch = [0, *range(2, x.dim())]
+        mean, variance = self.running_mean, self.running_var
+        if self.training and not self.evaluation:
+            mean, variance = x.mean(batch), x.var(batch, correction=0)
+            self.after = self.running_mean + mean / 2, self.running_var + variance / 2
+        elif self.training:
+            mean, variance = self.after
+        mean, variance, gain, shift = (one.reshape(shape) for one in (mean, variance, self.weight, self.bias))
         return (x - mean) / variance.sqrt() * gain + shift
 
     for module in model.modules():
-        if isinstance(module, _BatchNorm) and not module.training:
+        if isinstance(module, _BatchNorm) and module.track_running_stats:
             module.forward = types.MethodType(forward, module)
     return model
 
 
 def true_dimension(model: nn.Module, inputs: Callable[[torch.Generator], tuple[Tensor, ...]]) -> int:
     """Measure the dimension; for models of up to a few hundred weights."""
-    model = written_out(exact(copy.deepcopy(model)))
+    model = Later(exact(copy.deepcopy(model))).train(model.training)
     generator = torch.Generator().manual_seed(1)
     shapes = moving(model)
     size = sum(tensor.numel() for tensor in shapes.values())
@@ -77,7 +100,6 @@ def _scaled_jacobian(model: nn.Module, weights: dict[str, Tensor], arguments: tu
     """Derivatives of all outputs by the logarithms of all weights."""
     leaves = {name: weight.requires_grad_() for name, weight in weights.items()}
     output = functional_call(model, leaves, arguments)
-    output = (output[0] if isinstance(output, tuple) else output).flatten()
     rows: list[Tensor] = []
     for one in output:
         gradients = torch.autograd.grad(one, list(leaves.values()), retain_graph=True, allow_unused=True)

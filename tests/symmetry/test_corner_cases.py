@@ -110,7 +110,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
     "parameters side by side": (Neighbors, 4),
     "a parameter that repeats itself": (Repeated, 0),
     "statistics that are looked at": (Looked, 0),
-    "batch norms": (batch_norms, 16),
+    "batch norms": (batch_norms, 12),  # a bias goes with the running mean
     "batch norms in evaluation": (lambda: batch_norms().eval(), None),
     "unused parameters": (lambda: Function(lambda m, x: x * m.p0, (), (3,), (2, 3), (0, 3), (2, 3, 0)), 0),
     "a parameter without entries": (lambda: Function(lambda m, x: F.linear(x, m.p0), (0, 4)), 0),

@@ -278,7 +278,7 @@ def test_the_optimizer_of_another_model_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("element", "words"),
-    [([0.0], "got list"), (torch.full((12,), torch.nan), "finite"), (torch.full((12,), torch.inf), "finite")],
+    [([0.0], "got list"), (torch.full((8,), torch.nan), "finite"), (torch.full((8,), torch.inf), "finite")],
 )
 def test_what_is_no_element_changes_nothing(element: Tensor, words: str) -> None:
     model, _, spec = a_model()
@@ -312,4 +312,4 @@ def test_other_text_is_no_group(text: str) -> None:
 
 
 def test_a_group_is_short_in_an_error_message() -> None:
-    assert repr(a_model()[2]) == "<SymmetrySpec: 12 rescalings of 8 tensors>"
+    assert repr(a_model()[2]) == "<SymmetrySpec: 8 rescalings of 8 tensors>"

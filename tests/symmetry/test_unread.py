@@ -1,4 +1,4 @@
-"""Places that only a longer input reads go with those that are read."""
+"""Places that only a longer input reads go with those that are read; what nothing is made of cannot move."""
 
 from collections.abc import Callable
 
@@ -33,8 +33,44 @@ class Positions(nn.Module):
         (lambda table, length: table.view(3, 3, 4).flatten(0, 1)[:length], (9, 4)),
         (lambda table, length: table[:length, :length].sum(dim=1, keepdim=True) * torch.ones(4), (9, 9)),
         (lambda table, length: nn.functional.embedding(torch.arange(length), table), (9, 4)),
+        (lambda table, length: table.split([length, 9 - length])[0], (9, 4)),
+        (lambda table, length: torch.stack(table.unbind(0)[:length]), (9, 4)),
+        (lambda table, length: table.gather(0, torch.arange(length)[:, None].expand(length, 4)), (9, 4)),
+        (lambda table, length: table.take_along_dim(torch.arange(length)[:, None], dim=0), (9, 4)),
+        (lambda table, length: table[torch.arange(length)], (9, 4)),
+        (lambda table, length: table.index_select(0, torch.arange(length)), (9, 4)),
+        (lambda table, length: table.abs()[:length], (9, 4)),
+        (lambda table, length: (table * table.flip(0))[:length], (9, 4)),
+        (lambda table, length: torch.cat([table[:3], table[3:].neg()])[:length], (9, 4)),
+        (lambda table, length: torch.stack([table, table * 2])[1, :length], (9, 4)),
+        (lambda table, length: (table @ table.new_ones(4, 4))[:length], (9, 4)),
+        (lambda table, length: table[:, :length].mean(dim=1, keepdim=True).t(), (4, 9)),
+        (lambda table, length: table.diagonal()[:length, None] * torch.ones(4), (9, 9)),
+        (lambda table, length: table.unfold(0, 2, 1)[:length].sum(-1), (10, 4)),
     ],
-    ids=["rows", "transposed", "a new axis", "multiplied", "viewed", "two axes", "looked up"],
+    ids=[
+        "rows",
+        "transposed",
+        "a new axis",
+        "multiplied",
+        "viewed",
+        "two axes",
+        "looked up",
+        "split",
+        "unbound",
+        "gathered",
+        "taken along",
+        "indexed",
+        "selected",
+        "sizes",
+        "product",
+        "joined",
+        "stacked",
+        "matrix product",
+        "columns",
+        "diagonal",
+        "windows",
+    ],
 )
 def test_a_longer_input_computes_the_same_after_a_rescaling(
     take: Callable[[Tensor, int], Tensor], shape: tuple[int, ...]
@@ -43,7 +79,197 @@ def test_a_longer_input_computes_the_same_after_a_rescaling(
     model = Positions(take, *shape)
     spec = discover(model, (torch.rand(2, 4, 3, dtype=torch.float64),))
     assert len(spec) > 0
+    assert not spec.recorded
     longer = torch.rand(2, 8, 3, dtype=torch.float64)
     before = model(longer)
     spec.rescale_(model, spec.random(seed=1, spread=2.0))
     torch.testing.assert_close(model(longer), before, rtol=1e-9, atol=1e-12)
+
+
+class Lengths(nn.Module):
+    """A function of two tables, a layer and the input, between a layer and the last one."""
+
+    def __init__(self, function: Callable[["Lengths", Tensor], Tensor], *, buffer: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(3, 4, bias=False), nn.Linear(4, 2)
+        self.p, self.q = nn.Parameter(torch.rand(12, 4)), nn.Parameter(torch.rand(12, 4))
+        self.square, self.layer = nn.Parameter(torch.rand(4, 4)), nn.Linear(3, 2 * 12)
+        self.register_buffer("decay", torch.rand(4) if buffer else None)
+        self.function = function
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.function(self, torch.relu(self.first(x))))
+
+
+def relative(m: Lengths, h: Tensor) -> Tensor:
+    """Two heads, each with a scale of its own for every distance; the distances of this length are read."""
+    length = h.shape[1]
+    scores = torch.relu(m.layer(h[..., :3])).unflatten(-1, (2, 12))  # B L H buckets
+    where = torch.arange(length)[None, :, None, None].expand(len(h), length, 2, 1)
+    return h * scores.gather(-1, where).squeeze(-1).repeat_interleave(2, -1)
+
+
+def recurrent(m: Lengths, h: Tensor) -> Tensor:
+    """A state that begins with zeros, and meets a decay in every block of four steps."""
+    state, found = torch.zeros(len(h), 4, dtype=h.dtype), list[Tensor]()
+    for block in h.split(4, dim=1):
+        found.append(block + (state * m.decay)[:, None])
+        state = state + block.sum(1)
+    return torch.cat(found, dim=1)
+
+
+def recurrent_product(m: Lengths, h: Tensor) -> Tensor:
+    """The same with matrices, as in linear attention."""
+    state, found = torch.zeros(len(h), 4, 4, dtype=h.dtype), list[Tensor]()
+    for block in h.split(4, dim=1):
+        found.append(block + (block * m.decay) @ state)
+        state = state + block.transpose(1, 2).detach() @ block
+    return torch.cat(found, dim=1)
+
+
+def shifted(m: Lengths, h: Tensor) -> Tensor:
+    """Mixes with the step before, which of the first is zero."""
+    return h + nn.functional.pad(h, (0, 0, 1, -1)) * m.decay
+
+
+FUNCTIONS: dict[str, Callable[[Lengths, Tensor], Tensor]] = {
+    "product of two tables": lambda m, h: h * (m.p * m.q)[: h.shape[1]],
+    "sum of two tables": lambda m, h: h * (m.p + m.q)[: h.shape[1]],
+    "tables joined": lambda m, h: h * torch.cat([m.p, m.q])[: h.shape[1] * 2 : 2],
+    "tables joined side by side": lambda m, h: h * torch.cat([m.p, m.q], 1)[: h.shape[1], 2:6],
+    "matrix product": lambda m, h: h * (m.p @ m.square)[: h.shape[1]],
+    "layer of a table": lambda m, h: h * torch.relu(nn.functional.linear(m.p, m.square))[: h.shape[1]],
+    "norms of rows": lambda m, h: h * m.p.norm(dim=1)[: h.shape[1], None],
+    "normalized rows": lambda m, h: (
+        h * (m.q.sum(1)[:, None] * nn.functional.normalize(m.p, dim=1))[: h.shape[1]]
+    ),
+    "relative distances": relative,
+    "a part of a layer's outputs": lambda m, h: (
+        h * m.layer(h[..., :3])[..., : h.shape[1]].sum(-1, keepdim=True)
+    ),
+    "masks by length": lambda m, h: h * m.p[torch.arange(12) < h.shape[1]],
+    "a row of zeros before": lambda m, h: (
+        h + torch.cat([m.p.new_zeros(1, 4), m.p])[: h.shape[1]] * m.q[: h.shape[1]]
+    ),
+    "in turn": lambda m, h: torch.stack([h[:, k] * m.p[k] for k in range(h.shape[1])], 1),
+    "state": recurrent,
+    "state of matrices": recurrent_product,
+    "steps before": shifted,
+}
+
+
+PINNED = ("masks by length", "state of matrices", "state", "steps before", "a row of zeros before")
+"""Nothing can be told of these from a single step, or where a size depends on values."""
+
+
+@pytest.mark.parametrize("short", [1, 3, 4])
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_a_short_input_does_not_read_moves_as_a_longer_one_wants(
+    name: str, recorded: bool, short: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if recorded:
+        monkeypatch.setattr(torch.export, "export", None)
+    torch.manual_seed(0)
+    model = Lengths(FUNCTIONS[name], buffer=True)
+    spec = discover(model, (torch.rand(2, short, 3, dtype=torch.float64),))
+    assert bool(spec.recorded) == recorded
+    assert len(spec) > 0 or name in PINNED
+    longer = torch.rand(2, 11, 3, dtype=torch.float64)
+    before = model(longer)
+    spec.rescale_(model, spec.random(seed=1, spread=1.0))
+    torch.testing.assert_close(model(longer), before, rtol=1e-8, atol=1e-11)
+
+
+def relu_network(m: Lengths, h: Tensor) -> Tensor:
+    """Recurrent, with a weight that is made anew in every step, and meets zeros in the first."""
+    state = torch.zeros(len(h), 4, dtype=h.dtype)
+    for step in h.unbind(1):
+        state = torch.relu(step + state @ (m.square * 2).t())
+    return state
+
+
+def linear_attention(m: Lengths, h: Tensor) -> Tensor:
+    """Queries, decayed, times a state of keys and values; what is in the same block is seen at once."""
+    query, key, value = h @ m.p[:4], h @ m.q[:4], h @ m.p[4:8]
+    state, found = torch.zeros(len(h), 4, 4, dtype=h.dtype), list[Tensor]()
+    for q, k, v in zip(query.split(2, 1), key.split(2, 1), value.split(2, 1), strict=True):
+        found.append((q @ k.transpose(1, 2)).tril() @ v + (q * m.decay) @ state)
+        state = state + k.transpose(1, 2) @ v
+    return torch.cat(found, dim=1)
+
+
+@pytest.mark.parametrize(
+    ("function", "number"),
+    [(relu_network, 4), (linear_attention, 4 + 4 + 4 + 1)],
+    ids=["network", "attention"],
+)
+def test_what_meets_a_zero_start_is_free_where_later_steps_meet_more(
+    function: Callable[[Lengths, Tensor], Tensor], number: int
+) -> None:
+    model, longer = Lengths(function, buffer=True), torch.rand(2, 8, 3, dtype=torch.float64)
+    assert len(discover(model, (longer[:, :1],))) < number
+    assert len(discover(model, (longer[:, :4],))) == number
+    for length in (1, 2, 4):
+        spec, before = discover(model, (longer[:, :length],)), model(longer)
+        spec.rescale_(model, spec.random(seed=1, spread=1.0))
+        torch.testing.assert_close(model(longer), before, rtol=1e-8, atol=1e-11)
+
+
+def test_heads_stay_apart_where_distances_are_tied() -> None:
+    """Each has units of its own: what is not read goes with what is read of the same head."""
+    model = Lengths(relative)
+    inputs = (torch.rand(2, 3, 3, dtype=torch.float64),)
+    assert len(discover(model, inputs)) == len(discover(model, (torch.rand(2, 12, 3, dtype=torch.float64),)))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_an_empty_batch_tells_nothing(number: int) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+    assert len(discover(model, (torch.rand(number, 3),))) == 0
+
+
+def test_an_expert_without_tokens_stays_as_it_is() -> None:
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.ModuleList(nn.Linear(3, 4, bias=False) for _ in range(3))
+            self.second = nn.ModuleList(nn.Linear(4, 2) for _ in range(3))
+
+        def forward(self, x: Tensor, which: Tensor) -> Tensor:
+            out = torch.zeros(len(x), 2, dtype=x.dtype)
+            for number, (first, second) in enumerate(zip(self.first, self.second, strict=True)):
+                (rows,) = torch.where(which == number)
+                out = out.index_add(0, rows, second(torch.relu(first(x[rows]))))
+            return out
+
+    model = Experts()
+    spec = discover(model, (torch.rand(6, 3), torch.tensor([0, 0, 1, 1, 0, 1])))
+    assert not bool(spec.moves(["first.2.weight", "second.2.weight", "second.2.bias"]).any())
+
+
+def test_weights_of_a_step_that_is_not_taken_stay_as_they_are() -> None:
+    """Of a recurrent network what multiplies the state before it, by an input of a single step."""
+    model = nn.RNN(3, 4, nonlinearity="relu", bias=False, batch_first=True)
+    assert len(discover(model, (torch.rand(2, 1, 3),))) == 0
+    whole = nn.Sequential(nn.RNN(3, 4, nonlinearity="relu", bias=False, batch_first=True))
+    spec = discover(whole, (torch.rand(2, 1, 3),))
+    assert not bool(spec.moves(["0.weight_hh_l0"]).any())
+
+
+def test_parts_that_are_read_apart_are_all_read() -> None:
+    """Three projections in one, by views of their own: nothing is tied."""
+
+    class Fused(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fused, self.last = nn.Linear(3, 8, bias=False), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.fused(x)
+            return self.last(torch.relu(h.view(-1, 2, 4)[:, 0]) * h.unflatten(-1, (2, 4)).transpose(0, 1)[1])
+
+    spec = discover(Fused(), (torch.rand(5, 3),))
+    assert len(spec) == 4 + 4

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
 from symoptim.symmetry.constants import has_plain_sizes, known_values
@@ -19,7 +19,7 @@ from symoptim.symmetry.frames import crossings
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
 from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.rules import RULES
-from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result
+from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result, users_of
 from symoptim.symmetry.system import System
 from symoptim.symmetry.unread import tie_unread
 
@@ -63,9 +63,11 @@ def interpret(
         What was found.
     """
     findings = Findings(System(), origins=[(1, ("parameter", ""))])
-    tensors = [leaf.tensor for graph in graphs for leaf in graph.leaves if leaf.kind in MOVING]
+    leaves = [leaf for graph in graphs for leaf in graph.leaves]
+    tensors = [leaf.tensor for leaf in leaves if leaf.kind in MOVING]
+    others = [leaf.tensor for leaf in leaves if leaf.kind not in MOVING and _is_there(leaf.tensor)]
     # Tensors that may not be scaled have no name from the beginning.
-    by_tensor: dict[int, str | None] = dict.fromkeys(sharing(tensors))
+    by_tensor: dict[int, str | None] = dict.fromkeys(sharing(tensors, others))
     users: dict[str, list[Operation]] = {}
     for graph in graphs:
         for leaf in graph.leaves:
@@ -83,17 +85,25 @@ def _walk(findings: Findings, graph: Graph, forms: dict[int, Form], seen: Collec
     """Write the equations of one path; values that are ``seen`` in exposed frames are pinned."""
     values: dict[int, Value] = dict(forms)
     known = known_values(graph)
-    tie_unread(findings.system, graph, forms, known)
     read = graph.parts_read()
     producers = {operation.index: operation for operation in graph.operations}
+    users = users_of(graph)
     for operation in graph.operations:
         findings.origins.append((findings.system.count, (operation.place, operation.name)))
-        context = Context(findings.system, operation, producers, known=known, read=read[operation.index])
+        context = Context(
+            findings.system, operation, producers, known=known, read=read[operation.index], users=users
+        )
         values[operation.index] = _result(findings, context, values)
+    tie_unread(findings.system, graph, values, known)
     for index in seen:
         for form in _forms(values.get(index)):
             findings.system.pin(form)
     _close(findings, graph, values)
+
+
+def _is_there(tensor: Tensor) -> bool:
+    """Whether it has a memory: inputs of an exported program have none."""
+    return type(tensor) in (Tensor, nn.Parameter)
 
 
 def _leaf(
@@ -116,8 +126,9 @@ def _leaf(
             findings.tensors[leaf.name] = leaf_form(findings.system, users, leaf, ansatz)
             findings.buffers.update({leaf.name} if leaf.kind == "buffer" else ())
         return findings.tensors[first]
-    # A buffer that is zero now may be something else tomorrow.
-    zero = leaf.kind == "constant" and tensor.numel() > 0 and not bool(tensor.any())
+    # A buffer that is zero now may be something else tomorrow, and so may what shares memory with a weight.
+    constant = leaf.kind == "constant" and id(tensor) not in by_tensor
+    zero = constant and tensor.numel() > 0 and not bool(tensor.any())
     return anything(tensor.shape) if zero else fixed(tensor.shape)
 
 
@@ -212,20 +223,10 @@ def _close(findings: Findings, graph: Graph, values: dict[int, Value]) -> None:
     for output in graph.outputs:
         for form in _forms(values.get(output.index)):
             findings.system.pin(form)
-    statistics = _statistics(graph)
     for name, value in graph.mutated:
         there = findings.tensors.get(findings.aliases.get(name, name))
         for after in _forms(values.get(value.index)):
             if there is None:
                 findings.system.pin(after)
             else:
-                # Statistics of batch normalization hide a bias before it from all who do not look at them.
-                seen = after.bare() if value.index in statistics else findings.system.settle(after)
-                findings.system.same(seen, there)
-
-
-def _statistics(graph: Graph) -> set[int]:
-    """Values that batch normalization returns beside its result."""
-    norms = {operation.index for operation in graph.operations if "batch_norm" in operation.name}
-    parts = (operation for operation in graph.operations if operation.name == "getitem")
-    return {part.index for part in parts if part.arguments[0].index in norms}
+                findings.system.same(findings.system.settle(after), there)

@@ -75,7 +75,9 @@ class Recorder(TorchDispatchMode):
                 raise TraceError(
                     f"a tensor of shape {tuple(value.shape)} comes from where torch does not see"
                 )
-            index = self.add_leaf(value, "constant", f"constant {len(self.alive)}", original=value.clone())
+            own = {_memory(leaf.tensor) for leaf in self.leaves if leaf.kind != "constant"}
+            original = value if _memory(value) in own else value.clone()  # a second way to a weight is seen
+            index = self.add_leaf(value, "constant", f"constant {len(self.alive)}", original=original)
         return Ref(index)
 
     def _take(self, value: Tensor, part: Part) -> None:

@@ -1,102 +1,85 @@
-"""Parts of a parameter that the example input does not reach, such as positions beyond its length.
+"""Places that the example input does not read, such as positions beyond its length, and unused weights.
 
-Nothing in the graph speaks of them, so that they could scale as they like; but a longer input reads them
-too. They are made to go with the part that is read.
+A longer input reads them too. Where an operation takes a part along an axis, the rest is made to go with the
+first place that is read; what is not read at all cannot scale.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
-from symoptim.symmetry.form import Form
-from symoptim.symmetry.graph import Graph, Operation, Ref
-from symoptim.symmetry.rules.moving import WHOLE
-from symoptim.symmetry.rules.pointwise import COPIES
+from symoptim.symmetry.form import ANYTHING, Form
+from symoptim.symmetry.graph import Graph
+from symoptim.symmetry.reading import Reading
 from symoptim.symmetry.system import System
-from symoptim.symmetry.tensors import stacked, unique_values
-
-READERS = ("slice", "select", "narrow", "index", "index_select", "embedding")
-PASSED_ON = {*READERS, *WHOLE, *COPIES, "view", "_unsafe_view", "reshape", "mul", "div", "neg"}
-"""Operations behind which only a part, or the same in another order, may be read."""
+from symoptim.symmetry.tensors import aligned, broadcast_shape, stacked
 
 
-def tie_unread(system: System, graph: Graph, forms: Mapping[int, Form], known: Mapping[int, Tensor]) -> None:
-    """Require that what nobody reads scales like the first that somebody does, along every axis.
+def tie_unread(
+    system: System, graph: Graph, values: Mapping[int, Any], known: Mapping[int, Tensor]
+) -> list[str]:
+    """Require that what is not read scales like what is, or not at all.
 
     Args:
         system: gets the equations.
-        graph: who reads what.
-        forms: of the leaves, by number.
+        graph: of the model.
+        values: forms of all its values, by number.
         known: places that never change.
+
+    Returns:
+        Names of leaves that could have moved, and of which nothing is read.
     """
-    users: dict[int, list[Operation]] = {}
-    for operation in graph.operations:
-        for index in operation.references():
-            users.setdefault(index, []).append(operation)
-    reading = _Reading(users, known, {ref.index for ref in graph.outputs})
-    for index, form in forms.items():
-        if form.terms and any(user.name in PASSED_ON for user in users.get(index, ())):
-            _tie(system, form, reading, index)
+    reading = Reading(graph, values, known)
+    moving = [leaf for leaf in graph.leaves if leaf.kind != "constant" and _moves(values.get(leaf.index))]
+    alive = {
+        id(values[leaf.index]) for leaf in moving if leaf.index in reading.read
+    }  # tied ones have one form
+    unread = [leaf for leaf in moving if id(values[leaf.index]) not in alive]
+    for leaf in unread:
+        system.pin(values[leaf.index])
+    for index in reading.silenced():
+        form = values.get(index)
+        if isinstance(form, Form):
+            system.pin(form)
+    for index, axes in reading.partly.items():
+        form = values.get(index)
+        read = reading.everywhere(index) if index in reading.read else None
+        if read is not None and isinstance(form, Form):
+            _tie(system, form, read, axes)
+    return [leaf.name for leaf in unread]
 
 
-def _tie(system: System, form: Form, reading: "_Reading", index: int) -> None:
-    for axis, size in enumerate(form.shape):
-        around = [size if other == axis else 1 for other in range(len(form.shape))]
-        numbers = torch.arange(size).reshape(around).expand(form.shape)
-        read = torch.zeros(size, dtype=torch.bool)
-        reading.follow(index, numbers, read)
-        if read.any() and not read.all():
-            first, rest = int(read.long().argmax()), (~read).nonzero().flatten()
-            # Term by term: their sum would be an unknown for every entry.
-            for term in form.terms:
-                if term.shape[axis] > 1:
-                    unread = term.index_select(axis, rest)
-                    system.require([1, -1], stacked([unread, term.narrow(axis, first, 1)]))
+def _moves(form: Any) -> bool:
+    return isinstance(form, Form) and bool(form.terms)
 
 
-class _Reading:
-    """Follows the places of a parameter to where they are used."""
-
-    def __init__(
-        self, users: Mapping[int, list[Operation]], known: Mapping[int, Tensor], outputs: set[int]
-    ) -> None:
-        self.users, self.known, self.outputs = users, known, outputs
-
-    def follow(self, index: int, numbers: Tensor, read: Tensor) -> None:
-        """Mark the places that are used: operations are run on their numbers as on the values."""
-        for user in self.users.get(index, ()):
-            passed = None if read.all() else self._passed(user, index, numbers)
-            if passed is None:
-                _mark(read, numbers)
-            else:
-                self.follow(user.index, passed, read)
-        if index in self.outputs:
-            _mark(read, numbers)
-
-    def _passed(self, user: Operation, index: int, numbers: Tensor) -> Tensor | None:
-        """Numbers behind an operation that only takes a part or moves it; None behind all others."""
-        others = [one for one in user.references() if one != index]
-        if user.name not in PASSED_ON or any(one not in self.known for one in others):
-            return None
-        if user.name in (*COPIES, "mul", "div", "neg"):
-            return numbers if tuple(user.result.shape) == tuple(numbers.shape) and not others else None
-        if user.name in ("view", "_unsafe_view", "reshape"):
-            return numbers.reshape(tuple(user.result.shape))
-
-        def value(argument: Any) -> Any:
-            if not isinstance(argument, Ref):
-                return argument
-            return numbers if argument.index == index else self.known[argument.index].cpu()
-
-        return user.function(*tree_map(value, user.arguments), **tree_map(value, dict(user.keywords)))
+def _tie(system: System, form: Form, read: Tensor, axes: Sequence[int]) -> None:
+    """Tie places of a value that are not read to those that are, along these axes first."""
+    count = len(form.shape)
+    order = list(dict.fromkeys([*(axis % count for axis in axes), *range(count)]))
+    partly = [axis for axis in range(count) if read.shape[axis] > 1]
+    terms = list(form.terms)
+    for addend in form.addends:  # one that does not vary between what is read and what is not stays put off
+        spread = aligned(addend.spread, count)
+        if any(spread.shape[axis] > 1 for axis in partly):
+            terms += system.settle(addend.merge()).terms
+    # Term by term: their sum would be an unknown for every entry.
+    for term in terms:
+        if any(term.shape[axis] > 1 for axis in partly):
+            _tie_term(system, term, read, order)
 
 
-def _mark(read: Tensor, numbers: Tensor) -> None:
-    for axis in range(numbers.dim()):
-        if numbers.stride(axis) == 0 and numbers.shape[axis] > 1:
-            numbers = numbers.narrow(axis, 0, 1)  # repeated, not stored: of a large table that is a lot
-    if not read.all():
-        read[unique_values(numbers)[0]] = True
+def _tie_term(system: System, term: Tensor, read: Tensor, order: Sequence[int]) -> None:
+    for axis in order:
+        if term.shape[axis] == 1:
+            read = read.any(dim=axis, keepdim=True)
+    ids = term.expand(broadcast_shape(term.shape, read.shape))
+    read = read & (ids != ANYTHING)
+    for axis in order:
+        place = read.long().argmax(dim=axis, keepdim=True)
+        some = read.any(dim=axis, keepdim=True)
+        pairs = stacked([ids, ids.gather(axis, place)])
+        system.require([1, -1], pairs[some & ~read])
+        read = read | some
+    system.require([1], ids[~read])  # all that is read is zero: there is nothing to go with

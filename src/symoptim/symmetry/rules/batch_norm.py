@@ -1,4 +1,8 @@
-"""Batch normalization: by the batch in training mode, in evaluation by statistics, which move along."""
+"""Batch normalization: by the batch in training mode, in evaluation by statistics, which move along.
+
+In training mode with running statistics a bias in front of it belongs to its row: the outputs do not show it,
+but the running mean does, and evaluation reads that.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -29,22 +33,21 @@ def _training(
     def channels(seen: Form) -> Form:
         return move(system.const_along(seen, batch), lambda ids: ids.reshape(-1))
 
-    # A bias before it is subtracted again: its scale is free, as long as nobody looks at the mean.
-    scale = channels(system.blind_to(form, batch))
+    # A bias before it is subtracted again, so that its scale is free, unless a running mean keeps it.
+    scale = channels(system.settle(form) if running else system.blind_to(form, batch))
     bias = (
         (Deferred(torch.arange(form.shape[1]), lambda: channels(system.settle(form))),)
-        if form.addends
+        if form.addends and not running
         else ()
     )
-    note_eps(context, eps)
+    note_eps(context, eps, scale)
     result = affine(context, form.shape, gain, shift, len(form.shape) - 2)
     found = (result, replace(scale, addends=bias), inverse(system, scale))
     if not running:
         return found
     mean, variance = map(system.settle, running)
     following = system.same(scale, mean)  # statistics follow the features they are of
-    squared = system.same(system.combine([(scale, 2)], scale.shape), variance)
-    return *found, replace(following, addends=bias), squared
+    return *found, following, system.same(system.combine([(scale, 2)], scale.shape), variance)
 
 
 @rule("_native_batch_norm_legit_no_training")
@@ -65,7 +68,7 @@ def _evaluation(
 
     if variance.has_zeros:
         raise CannotTell  # all that is left is eps
-    note_eps(context, eps)
+    note_eps(context, eps, variance)
     centered = system.same(form, placed(mean))
     factors: list[tuple[Form, int | Fraction]] = [(centered, 1), (placed(variance), Fraction(-1, 2))]
     factors += [(placed(gain), 1)] if gain is not None else []

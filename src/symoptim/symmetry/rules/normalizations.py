@@ -1,7 +1,7 @@
 """Normalizations: they swallow the scale of their input, which may not vary over what is normalized together.
 
 The result has the scale of the gain. The eps that guards the division makes it exact only as far as it is
-not felt.
+not felt; an eps that is large is part of the function, and then the input cannot scale.
 """
 
 from collections.abc import Sequence
@@ -33,9 +33,21 @@ def inverse(system: System, scale: Form) -> Form:
     return system.combine([(scale, -1)], scale.shape)
 
 
-def note_eps(context: Context, eps: float | None) -> None:
-    """List the eps of a normalization among what is not exact."""
-    if eps:
+LARGEST_EPS = 1e-3
+"""Up to here, the largest that published networks have, the eps of a normalization guards its division."""
+
+
+def note_eps(context: Context, eps: float | None, guarded: Form) -> None:
+    """List the eps of a normalization among what is not exact; what it is added to is pinned if it is large.
+
+    Args:
+        context: of the normalization.
+        eps: its eps.
+        guarded: scale of what is normalized, or the variance it is divided by.
+    """
+    if eps and eps > LARGEST_EPS:
+        context.system.pin(guarded)
+    elif eps:
         context.approximations.append(eps)
 
 
@@ -54,7 +66,7 @@ def _layer_norm(
     form = system.settle(form) if context.reads_statistics else form
     seen = form if form.factors else system.blind_to(form, axes)
     scale = system.const_along(system.normalized_by(seen, axes), axes)
-    note_eps(context, eps)
+    note_eps(context, eps, scale)
     result = affine(context, form.shape, gain, shift, 0)
     if context.operation.name == "layer_norm":
         return result
@@ -73,7 +85,7 @@ def _rms_norm(
     system = context.system
     form = system.settle(form) if context.reads_statistics else form
     scale = system.const_along(system.normalized_by(form, axes), axes)
-    note_eps(context, eps or 1e-7)  # without one torch takes the rounding of the type
+    note_eps(context, eps or 1e-7, scale)  # without one torch takes the rounding of the type
     result = affine(context, form.shape, gain, None, 0)
     return result if context.operation.name == "rms_norm" else (result, inverse(system, scale))
 
@@ -92,8 +104,8 @@ def group_norm(
     count, channels = form.shape[:2]
     apart = move(form, lambda ids: ids.reshape(count, groups, channels // groups, *form.shape[2:]))
     together = range(2, len(apart.shape))
-    context.system.const_along(context.system.blind_to(apart, together), together)
-    note_eps(context, eps)
+    scale = context.system.const_along(context.system.blind_to(apart, together), together)
+    note_eps(context, eps, scale)
     return affine(context, form.shape, gain, shift, len(form.shape) - 2)
 
 
@@ -135,8 +147,8 @@ def _instance_norm(
             context.system.pin(statistic)
             context.system.pin(form)
     image = range(2, len(form.shape))
-    context.system.const_along(context.system.blind_to(form, image), image)
-    note_eps(context, eps)
+    scale = context.system.const_along(context.system.blind_to(form, image), image)
+    note_eps(context, eps, scale)
     return affine(context, form.shape, gain, shift, len(form.shape) - 2)
 
 

@@ -6,14 +6,14 @@ operation returns several tensors; None for what is no tensor). If it cannot tel
 :class:`CannotTell`: everything the operation touches is then pinned, which is always right.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from torch import Tensor
 
 from symoptim.symmetry.form import Form
-from symoptim.symmetry.graph import Operation, Ref
+from symoptim.symmetry.graph import Graph, Operation, Ref
 from symoptim.symmetry.system import System
 
 Result = Form | tuple[Form | None, ...] | None
@@ -38,7 +38,11 @@ class Context:
     known: Mapping[int, Tensor] = field(default_factory=dict[int, Tensor])
     """Values that never change, by number."""
     read: frozenset[int] = frozenset()
-    """Which of several results somebody takes."""
+    """Which of several results are taken."""
+    users: Mapping[int, Sequence[Operation | None]] = field(
+        default_factory=dict[int, Sequence[Operation | None]]
+    )
+    """Operations that take a value, by its number; None for what comes out or is written back."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -57,16 +61,37 @@ class Context:
         return self.known.get(argument.index) if isinstance(argument, Ref) else None
 
     def is_guard(self, constant: float, form: Form) -> bool:
-        """Whether a constant that is added is zero, or so small that it is meant to guard a division.
+        """Whether a constant that is added, or a bound, is zero or guards a division.
 
-        That is by a sum or a norm; next to elements that are zero no constant is small.
+        It is small, next to a sum or a norm, and nothing but a divisor is made of the result. Next to
+        elements that are zero no constant is small.
         """
         if constant == 0:
             return True
-        guards = 0 < constant <= LARGEST_EPS and not form.has_zeros and self._is_reduced()
+        guards = (
+            0 < constant <= LARGEST_EPS
+            and not form.has_zeros
+            and self._is_reduced()
+            and self._is_divisor(self.operation.index)
+        )
         if guards:
             self.approximations.append(float(constant))
         return guards
+
+    def _is_divisor(self, index: int) -> bool:
+        """Whether others are divided by a value, and it serves for nothing else."""
+        return all(user is not None and self._divides(user, index) for user in self.users.get(index, ()))
+
+    def _divides(self, user: Operation, index: int) -> bool:
+        """Whether an operation divides by a value, or what it makes of it is a divisor."""
+        mine = [isinstance(one, Ref) and one.index == index for one in user.arguments]
+        if user.name in INVERSES:
+            return True
+        if user.name == "pow" and mine == [True, False] and isinstance(user.arguments[1], int | float):
+            return user.arguments[1] < 0 or self._is_divisor(user.index)
+        if user.name in ("div", "true_divide") and not user.keywords.get("rounding_mode"):
+            return mine == [False, True] or (mine == [True, False] and self._is_divisor(user.index))
+        return user.name in UNREAD or (user.name in BEHIND_GUARDS and self._is_divisor(user.index))
 
     def _is_reduced(self) -> bool:
         """Whether what the operation takes is a sum, a mean, a norm, or made of such alone."""
@@ -85,12 +110,28 @@ PASSING = frozenset(
     "_to_copy to detach contiguous abs pow square".split()
 )
 """Operations behind which a sum of squares, say, is still one."""
+INVERSES = frozenset(("rsqrt", "reciprocal"))
+UNREAD = frozenset("ones_like new_ones empty_like new_empty sym_size _assert_tensor_metadata".split())
+"""Operations that read no values."""
+BEHIND_GUARDS = frozenset((PASSING - {"getitem", "pow", "div"}) | {"clamp", "clamp_min", "clamp_max"})
+"""Operations behind which a divisor is still one."""
 LARGEST_EPS = 1e-4
-"""Constants up to here count as the eps of a normalization somebody wrote out."""
+"""Constants up to here count as the eps of a normalization that is written out."""
 
 RULES: dict[str, Rule] = {}
 SEES_DEFERRED: set[str] = set()
 """Operations whose rules look at what is put off themselves; for all others it is merged before."""
+
+
+def users_of(graph: Graph) -> dict[int, list[Operation | None]]:
+    """Operations that take a value, by its number; None stands for the caller, or the next call."""
+    users: dict[int, list[Operation | None]] = {}
+    for operation in graph.operations:
+        for index in dict.fromkeys(operation.references()):
+            users.setdefault(index, []).append(operation)
+    for value in (*graph.outputs, *(after for _, after in graph.mutated)):
+        users.setdefault(value.index, []).append(None)
+    return users
 
 
 def rule(*names: str, sees_deferred: bool = False) -> Callable[[AnyRule], AnyRule]:

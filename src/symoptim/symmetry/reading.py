@@ -1,0 +1,320 @@
+"""Which places of each value the pass reads, found by going backwards through the graph.
+
+No equation names a place that is not read, so that its scale would be free; but a longer input reads it. A
+place is read if an output, or a buffer afterwards, is made of it. Operations that move elements are followed
+place by place. Factors of zeros, and what only makes tensors without elements, are not read; all other
+operations read all they take.
+"""
+
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from symoptim.symmetry.ansatz import CONVOLUTIONS
+from symoptim.symmetry.constants import has_plain_sizes
+from symoptim.symmetry.form import ANYTHING, Form
+from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.rules.moving import PARTS, WHOLE
+from symoptim.symmetry.rules.pointwise import COPIES, SHAPE_ONLY
+from symoptim.symmetry.tensors import aligned, squeezed
+
+Read = Tensor | None
+"""Places that are read, truth values that broadcast to the value's shape; None stands for all of them."""
+
+LOOKED_UP = ("index", "_unsafe_index", "index_select", "embedding", "gather", "take_along_dim")
+TAKEN_BY_AXIS = {
+    **dict.fromkeys(("slice", "select", "narrow", "index_select", "gather", "unbind"), 1),
+    "take_along_dim": 2,
+    **dict.fromkeys(
+        ("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk"), 2
+    ),
+}
+"""Operations that take a part along one axis, and the position of that axis among their arguments."""
+PARTIAL = frozenset((*TAKEN_BY_AXIS, *LOOKED_UP, "diagonal", "unfold"))
+"""Operations that may leave places of what they take unread."""
+MOVES = frozenset((*WHOLE, *PARTS, *LOOKED_UP, *COPIES, "view", "_unsafe_view", "reshape"))
+MATRIX_PRODUCTS = {"mm": 0, "bmm": 0, "matmul": 0, "mv": 0, "dot": 0, "vdot": 0, "addmm": 1, "baddbmm": 1}
+"""Matrix products, and the position of the left factor."""
+PRODUCTS = {
+    **dict.fromkeys((*CONVOLUTIONS, "_grouped_mm", "transformers::grouped_mm_fallback"), 2),
+    "scaled_dot_product_attention": 3,
+    "_trilinear": 3,
+}
+"""Other products, and the number of their factors, of which all are silent if one is zero."""
+DEPTH = 2
+"""Operations behind each other by which a value is known again in the next step of a loop."""
+LARGEST = 2**27
+"""Elements of a value that are numbered one by one."""
+
+
+class Reading:
+    """What is read of every value of a graph."""
+
+    def __init__(self, graph: Graph, values: Mapping[int, Any], known: Mapping[int, Tensor]) -> None:
+        """Go through a graph.
+
+        Args:
+            graph: of the model.
+            values: forms of its values, by number: they say what is zero.
+            known: places that never change, by number.
+        """
+        self.values, self.known = values, known
+        self.producers = {operation.index: operation for operation in graph.operations}
+        self.shapes = {leaf.index: leaf.tensor for leaf in graph.leaves}
+        self.shapes |= {one.index: one.result for one in graph.operations if isinstance(one.result, Tensor)}
+        self.read: dict[int, Read] = {}
+        self.parts: dict[int, dict[int, Read]] = {}
+        self.partly: dict[int, list[int]] = {}
+        """Values of which an operation took a part, and the axes along which it did."""
+        self.silent: list[tuple[Operation, int]] = []
+        """Operations one of whose factors is zero, and another factor."""
+        for value in (*graph.outputs, *(after for _, after in graph.mutated)):
+            self._add(value.index, None)
+        for operation in reversed(graph.operations):
+            try:
+                self._follow(operation)
+            except (LookupError, AttributeError, RuntimeError, TypeError, ValueError):
+                continue  # an unforeseen use: what counts as not read is pinned, which is right
+
+    def _add(self, index: int, read: Read) -> None:
+        tensor = self.shapes.get(index)
+        if tensor is None:  # several results at once
+            producer = self.producers.get(index)
+            self.parts[index] = dict.fromkeys(range(_results(producer) if producer else 0))
+        elif not has_plain_sizes(tensor):
+            self.read[index] = None
+        elif tensor.numel():
+            before = self.read.get(index, read)
+            both = None if before is None or read is None else before | read
+            if both is None or bool(both.all()):
+                self.read[index] = None
+            elif bool(both.any()):
+                self.read[index] = squeezed(both)
+
+    def _follow(self, operation: Operation) -> None:
+        """Note what an operation reads of what it takes."""
+        parts = self.parts.get(operation.index, {})
+        if operation.index in self.read:
+            parts = {0: self.read[operation.index]}
+        if not parts or operation.name in SHAPE_ONLY:
+            return
+        if operation.name == "getitem":
+            whole, position = operation.arguments
+            if whole.index in self.shapes:
+                self._add(whole.index, None)
+            else:
+                self.parts.setdefault(whole.index, {})[position] = parts[0]
+        elif self.source(operation) is not None:
+            self._move(operation, parts)
+        else:
+            for index, read in self._factors(operation):
+                if read is not None and not bool(read.any()):
+                    self.silent.append((operation, index))
+                elif read is not None:
+                    self.partly.setdefault(index, [])
+                self._add(index, read)
+
+    def source(self, operation: Operation) -> int | None:
+        """The value whose elements an operation moves, if it does nothing else and where to is known."""
+        if operation.name not in MOVES or not isinstance(operation.arguments[0], Ref):
+            return None
+        first, *others = operation.references()
+        there = has_plain_sizes(self.shapes[first]) if first in self.shapes else False
+        return first if there and all(other in self.known for other in others) else None
+
+    def _move(self, operation: Operation, parts: Mapping[int, Read]) -> None:
+        index = operation.references()[0]
+        if operation.name in PARTIAL:
+            self.partly.setdefault(index, []).extend(_axes(operation))
+        whole = all(read is None for read in parts.values())
+        if operation.name in COPIES:
+            self._add(index, parts[0])
+        elif operation.name not in PARTIAL and whole and len(parts) == max(1, _results(operation)):
+            self._add(index, None)
+        else:
+            self._add(index, self._pulled(operation, parts))
+
+    def _pulled(self, operation: Operation, parts: Mapping[int, Read]) -> Tensor:
+        """Places behind which a part is read; the operation is run on their numbers."""
+        shape = tuple(self.shapes[operation.references()[0]].shape)
+        axes = [axis % len(shape) for axis in _axes(operation)]
+        if axes and operation.name not in ("gather", "take_along_dim"):  # these go by all axes at once
+            found = self._numbered(
+                operation, parts, [size if axis in axes else 1 for axis, size in enumerate(shape)]
+            )
+            if found is not None:
+                return found
+        found = self._numbered(operation, parts, shape) if math.prod(shape) <= LARGEST else None
+        if found is None:  # fewer places than are read do no harm: the others are made to go with them
+            found = torch.zeros(shape, dtype=torch.bool)
+            found.reshape(-1)[0] = True
+        return found
+
+    def _numbered(
+        self, operation: Operation, parts: Mapping[int, Read], shape: Sequence[int]
+    ) -> Tensor | None:
+        try:
+            moved = self.run(operation, torch.arange(math.prod(shape)).reshape(tuple(shape)))
+        except (RuntimeError, IndexError):
+            return None
+        found = torch.zeros(math.prod(shape), dtype=torch.bool)
+        for position, read in parts.items():
+            numbers = moved[position]
+            if read is not None:
+                if any(size not in (1, there) for size, there in zip(read.shape, numbers.shape, strict=True)):
+                    return None
+                numbers = numbers[read.expand(numbers.shape)]
+            found[numbers.reshape(-1)] = True
+        return found.reshape(tuple(shape))
+
+    def run(self, operation: Operation, tensor: Tensor) -> list[Tensor]:
+        """Results of an operation that moves elements, on others in their places."""
+        if operation.name in COPIES:
+            return [tensor]
+        if operation.name in ("view", "_unsafe_view", "reshape"):
+            return [tensor.reshape(tuple(operation.result.shape))]
+        first = operation.references()[0]
+
+        def value(argument: Any) -> Any:
+            if not isinstance(argument, Ref):
+                return argument
+            return tensor if argument.index == first else self.known[argument.index].cpu()
+
+        arguments, keywords = tree_map(value, (operation.arguments, dict(operation.keywords)))
+        result: Any = operation.function(*arguments, **keywords)
+        return list(cast("Sequence[Tensor]", result)) if isinstance(result, list | tuple) else [result]
+
+    def _factors(self, operation: Operation) -> Iterator[tuple[int, Read]]:
+        """What is read of the arguments of an operation that is no move: not what meets zeros alone."""
+        name, arguments = operation.name, operation.arguments
+        met: dict[int, Read] = dict.fromkeys(operation.references())
+        pairs: list[tuple[Any, Any, tuple[int, int] | None]] = []
+        if name == "mul":
+            pairs = [(arguments[0], arguments[1], None), (arguments[1], arguments[0], None)]
+        elif name in ("div", "true_divide"):
+            pairs = [(arguments[1], arguments[0], None)]
+        elif name == "linear":
+            pairs = [(arguments[0], arguments[1], (-1, -1)), (arguments[1], arguments[0], (-1, -1))]
+        elif name in MATRIX_PRODUCTS:
+            one, other = arguments[MATRIX_PRODUCTS[name] :][:2]
+            row = max(-2, -len(self.shapes[other.index].shape))
+            pairs = [(one, other, (-1, row)), (other, one, (row, -1))]
+        for one, other, axes in pairs:
+            zero = self._zeros(other)
+            if isinstance(one, Ref) and zero is not None:
+                shape = tuple(self.shapes[one.index].shape)
+                met[one.index] = _spread(~zero, shape) if axes is None else _along(~zero, axes, len(shape))
+        factors = [one for one in arguments[: PRODUCTS.get(name, 0)] if isinstance(one, Ref)]
+        if any(zero is not None and bool(zero.all()) for zero in map(self._zeros, factors)):
+            for one in factors:
+                met[one.index] = torch.zeros([1] * len(self.shapes[one.index].shape), dtype=torch.bool)
+        yield from met.items()
+
+    def silenced(self) -> set[int]:
+        """Values that meet zeros where the like of them never meets anything else, and what these lead to.
+
+        A state that begins with zeros does not stay zero: the next step of a loop, if there is one, says
+        what its factor has to scale like. If there is none, the factor is as little known as the product.
+        """
+        if not self.silent:
+            return set()
+        silent = {(operation.index, index) for operation, index in self.silent}
+        met = {
+            self._use(operation, index)
+            for operation in self.producers.values()
+            if operation.index in self.read
+            for index in operation.references()
+            if (operation.index, index) not in silent
+        }
+        found: set[int] = set()
+        for operation, index in self.silent:
+            if self._use(operation, index) not in met:
+                found |= {index, *self._first_values(operation)}
+        return found
+
+    def _use(self, operation: Operation, index: int) -> Any:
+        """What a step of a loop has in common with the next, of an operation and a value that it takes."""
+        return operation.name, operation.place, self._made(index, DEPTH)
+
+    def _made(self, index: int, depth: int) -> Any:
+        """What a value is made of, whichever part it is and however its elements are arranged."""
+        producer = self.producers.get(index)
+        if producer is None:
+            return index
+        references = producer.references()
+        if references and (producer.name == "getitem" or producer.name in MOVES):
+            return self._made(references[0], depth)
+        return (producer.name, *(self._made(one, depth - 1) for one in references)) if depth else None
+
+    def _first_values(self, operation: Operation) -> Iterator[int]:
+        """Results that are not zero any more, of an operation or of those behind it."""
+        zero = self._zeros(Ref(operation.index))
+        if zero is None or not bool(zero.all()):
+            yield operation.index
+            return
+        for user in self.producers.values():
+            if user.index in self.read and operation.index in user.references():
+                yield from self._first_values(user)
+
+    def _zeros(self, argument: Any) -> Tensor | None:
+        """Elements of an argument that are known to be zero, if there are any."""
+        form = self.values.get(argument.index) if isinstance(argument, Ref) else None
+        if not isinstance(form, Form) or form.addends or not form.has_zeros:
+            return None
+        return functools.reduce(torch.logical_or, (term == ANYTHING for term in form.terms))
+
+    def everywhere(self, index: int) -> Read:
+        """Places of a value that are read, be it by way of another arrangement of the same elements."""
+        producer, position = self.producers.get(index), 0
+        if producer is not None and producer.name == "getitem":
+            whole, position = producer.arguments
+            producer = self.producers.get(whole.index)
+        source = None if producer is None else self.source(producer)
+        if self.read[index] is None or producer is None or source is None or source not in self.read:
+            return self.read[index]
+        above = self.everywhere(source)
+        if above is None:
+            return None
+        found = self.run(producer, above.expand(tuple(self.shapes[source].shape)))[position]
+        return None if bool(found.all()) else squeezed(found)
+
+
+def _results(operation: Operation) -> int:
+    """Number of tensors an operation returns."""
+    result: Any = operation.result
+    return len(cast("Sequence[Any]", result)) if isinstance(result, list | tuple) else 1
+
+
+def _axes(operation: Operation) -> list[int]:
+    """Axes along which an operation takes a part; none if that is no matter of single axes."""
+    if operation.name == "embedding":
+        return [0]
+    if operation.name in ("index", "_unsafe_index"):
+        return [axis for axis, place in enumerate(operation.arguments[1]) if place is not None]
+    if operation.name not in TAKEN_BY_AXIS:
+        return []
+    position = TAKEN_BY_AXIS[operation.name]
+    given = operation.arguments[position] if len(operation.arguments) > position else 0
+    return [operation.keywords.get("dim", given)]
+
+
+def _spread(there: Tensor, shape: Sequence[int]) -> Tensor:
+    """Places of a factor of that shape which meet places of the other one, with broadcasting."""
+    if there.dim() > len(shape):
+        there = there.flatten(0, there.dim() - len(shape)).any(dim=0) if shape else there.any()
+    there = aligned(there, len(shape))
+    for axis, size in enumerate(shape):
+        there = there.any(dim=axis, keepdim=True) if size == 1 else there
+    return there
+
+
+def _along(there: Tensor, axes: tuple[int, int], count: int) -> Tensor:
+    """The same of a matrix product, which sums over an axis of each of them: of one, and of the other."""
+    mine, others = axes
+    met = there.movedim(others, -1).reshape(-1, there.shape[others]).any(dim=0)
+    return met.reshape([-1 if axis == count + mine else 1 for axis in range(count)])
