@@ -59,10 +59,21 @@ def positions_of(layout: Layout, weights: Mapping[str, Tensor]) -> Positions:
         for term in terms:
             here = slice(term.start, term.stop)
             tensor[here] = number
-            module[here] = modules.setdefault(name.rpartition(".")[0], len(modules))
+            module[here] = modules.setdefault(_module_of(name), len(modules))
             buffer[here] = not isinstance(weights[name], nn.Parameter)
             fan[here] = weights[name].numel() / (term.stop - term.start)
     return Positions(tensor, module, fan, buffer)
+
+
+def _module_of(name: str) -> str:
+    """The module a tensor belongs to, what it is computed from by a parametrization included.
+
+    >>> _module_of("0.bias"), _module_of("0.parametrizations.weight.original0")
+    ('0', '0')
+    """
+    if ".parametrizations." in f".{name}":
+        return f".{name}".partition(".parametrizations.")[0][1:]
+    return name.rpartition(".")[0]
 
 
 def level_of(layout: Layout, about: Positions, measures: Sparse) -> Level:
