@@ -45,6 +45,11 @@ class Form:
         """Whether elements are known to be 0 or infinite."""
         return any(bool((term == ANYTHING).any()) for term in self.terms)
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether all elements are known to be 0 or infinite."""
+        return any(bool((term == ANYTHING).all()) for term in self.terms)
+
     def bare(self) -> "Form":
         """The same without what is put off."""
         return replace(self, addends=(), factors=())

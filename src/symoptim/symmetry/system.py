@@ -59,20 +59,23 @@ class System:
         """Require ``sum over t of coefficients[t] * terms[t] = 0`` at every entry of what they broadcast to.
 
         Where terms vary along different axes, rows and columns say, a sum that is zero everywhere has parts
-        that are constant: rows are all some x, columns all -x. That is an equation per row and one per column
-        instead of one per entry. Along the ``shared`` axes the x may vary.
+        that are constant: all columns are as the first one, and every row and the first column sum to zero.
+        These are an equation per row and one per column instead of one per entry. Along the ``shared`` axes
+        constants may vary.
         """
-        groups = apart(terms, shared)
+        groups = sorted(apart(terms, shared), key=len, reverse=True)
         if len(groups) == 1 or any(bool((term == ANYTHING).any()) for term in terms):
             self.require(coefficients, stacked(terms))
             return
-        whole = broadcast_shape(*(term.shape for term in terms))
-        shape = [size if axis in shared else 1 for axis, size in enumerate(whole)]
-        parts = [self.fresh(*shape) for _ in groups[1:]]
-        for number, group in enumerate(groups):
-            mine = [parts[number - 1]] if number else parts
-            ids = stacked([*(terms[t] for t in group), *mine])
-            self.require([*(coefficients[t] for t in group), *[-1 if number else 1] * len(mine)], ids)
+        own = [axis for axis in range(terms[0].dim()) if axis not in shared]
+        first = [at_first(term, own) for term in terms]
+        for group in groups[1:]:
+            mine = [coefficients[t] for t in group]
+            ids = stacked([*(terms[t] for t in group), *(first[t] for t in group)])
+            self.require([*mine, *(-coefficient for coefficient in mine)], ids)
+        numbers = [t for group in groups for t in group]
+        ids = stacked([terms[t] if t in groups[0] else first[t] for t in numbers])
+        self.require([coefficients[t] for t in numbers], ids)
 
     def combine(self, factors: Sequence[tuple[Form, Exponent]], shape: Sequence[int]) -> Form:
         """Form of the product of tensors to these exponents: one term for all that vary along common axes.
@@ -85,7 +88,10 @@ class System:
             return fixed(shape)
         zeros = any(bool((term == ANYTHING).any()) for term in terms)  # one silences all others
         groups = [list(range(len(terms)))] if zeros else apart(terms)
+        before = self.count
         products = [self._product([terms[t] for t in g], [exponents[t] for t in g]) for g in groups]
+        if len(products) > 1:
+            self.derived.append(torch.arange(before, self.count))
         return Form(tuple(shape), tuple(products))
 
     def _product(self, terms: Sequence[Tensor], exponents: Sequence[Exponent]) -> Tensor:
@@ -118,6 +124,9 @@ class System:
         """Form of a sum or a maximum, operands broadcast."""
         shape = broadcast_shape(one.shape, other.shape)
         first, second = (self.combine([(form, 1)], form.shape) for form in (one, other))
+        if first.is_zero or second.is_zero:
+            left = second if first.is_zero else first
+            return Form(shape, tuple(aligned(term, len(shape)) for term in left.terms))
         if first.has_zeros or second.has_zeros:
             return self._same_entries(first, second, shape)
         mine, theirs = ([aligned(term, len(shape)) for term in form.terms] for form in (first, second))
