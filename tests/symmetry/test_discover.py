@@ -44,7 +44,9 @@ def test_a_random_element_changes_no_output(name: str) -> None:
     assert bool(moved) == bool(len(spec))
 
 
-@pytest.mark.parametrize("name", ["arch1", "u-net", "attention by hand", "grouped and depthwise"])
+@pytest.mark.parametrize(
+    "name", ["arch1", "u-net", "attention by hand", "grouped and depthwise", "gmlp", "resmlp", "mlp mixer"]
+)
 def test_unknowns_for_every_entry_find_no_more(name: str) -> None:
     animal = caught(name)
     assert len(group_of(name)) == len(discover(animal.model, animal.arguments, ansatz="element"))

@@ -6,8 +6,9 @@ element is the sum of the unknowns its terms name there. Two ids are special:
     FIXED      the unknown that is zero: the element never changes
     ANYTHING   the element is 0 or -inf, which every scale leaves as it is
 
-A linear layer's weight has two terms, rows ``(o, 1)`` and columns ``(1, k)``; its output has one. *Addends*
-and *factors* are put off, because whoever comes next may not see them: see :class:`Deferred`.
+A linear layer's weight has two terms, rows ``(o, 1)`` and columns ``(1, k)``; its output has one, or two
+where its input scales by row as well: behind a layer over tokens, one of tokens and one of channels.
+*Addends* and *factors* are put off, because whoever comes next may not see them: see :class:`Deferred`.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,6 +7,10 @@
     move          shape operations: the ids take the same way as the elements
 
 Equations are linear and homogeneous, ``sum of coefficient * unknown = 0``; their null space is the group.
+
+What varies with rows and what varies with columns stay two terms of a form, and their equations two vectors
+of them (:meth:`System.require_sum`). A layer that mixes t tokens of c channels costs t + c unknowns and
+equations, not t c; only where elements are joined, cut, or known to be zero is every entry looked at.
 """
 
 import math
@@ -169,7 +173,7 @@ class System:
         """Require that the sum of terms does not vary along axes; the terms at one place of them."""
         if len(apart(terms, reduced)) > 1 and not any(bool((term == ANYTHING).any()) for term in terms):
             first = [at_first(term, reduced) for term in terms]
-            # From one matrix of a stack to the next all rows change by one number, all columns by its inverse.
+            # From one matrix of a stack to the next all rows change by one number, columns by its inverse.
             self.require_sum([1] * len(terms) + [-1] * len(terms), [*terms, *first], reduced)
             return first
         together = stacked(terms)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from symoptim.symmetry.form import Deferred, Form
@@ -23,6 +22,7 @@ def at_first(term: Tensor, axes: Sequence[int]) -> Tensor:
 def apart(terms: Sequence[Tensor], shared: Sequence[int] = ()) -> list[list[int]]:
     """Numbers of the terms in groups, such that each group varies with axes of its own besides shared ones.
 
+    >>> import torch
     >>> rows, columns, both = torch.ones(2, 1), torch.ones(1, 3), torch.ones(2, 3)
     >>> apart([rows, columns, rows]), apart([rows, both])
     ([[1], [0, 2]], [[1, 0]])
