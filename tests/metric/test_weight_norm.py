@@ -96,6 +96,32 @@ def test_sizes_are_those_of_the_network_without_weight_normalization(normed: Wra
     )
 
 
+class Apart(nn.Module):
+    """A bias that is not beside its weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        normed = nn.utils.parametrizations.weight_norm
+        self.first, self.second, self.last = (normed(nn.Linear(4, 4)) for _ in range(3))
+        self.second.bias = None
+        self.bias = nn.Parameter(torch.rand(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last((self.second(self.first(x).relu()) + self.bias).relu())
+
+
+@in_every_gauge
+def test_a_bias_in_another_module_waits_for_the_lengths(gauge: Gauge) -> None:
+    torch.manual_seed(0)
+    model = Apart()
+    spec = discover(model, (torch.rand(6, 4),))
+    metric = FullMetric.of(spec, model_tensors(model), gauge)
+    found = scales(metric, model)["bias"]
+    with torch.no_grad():
+        model.bias.mul_(1e-3)
+    torch.testing.assert_close(scales(metric, model)["bias"], found)
+
+
 def losses(model: nn.Module, optimizer: Optimizer, data: Sequence[Tensor]) -> Tensor:
     found: list[Tensor] = []
     for _ in range(20):

@@ -9,10 +9,11 @@ are known, then rows of the first layer can be read, then those of the second, w
     when stuck         weights going out, then single entries; one tensor at a time
 
 A bias alone is a bad measure though the easiest to peel: it is often zero, and tells nothing of the weights.
-An entry that moves with its unit alone is a bias where its module has something that also moves with what
-the unit reads, a matrix or the lengths of its rows (the g of a weight normalization). It is only read beside
-other entries; a unit that has nothing else keeps size one and counts as unmeasured. Other single entries wait
-for the matrix or the lengths of their unit as long as anything else can be done.
+A bias is an entry of a tensor that is named one, or an entry that moves with its unit alone where its module
+has something that also moves with what the unit reads, a matrix or the lengths of its rows (the g of a weight
+normalization). Biases are only read beside other entries; a unit of which everything else is zero keeps size
+one and counts as unmeasured. Other single entries wait for the matrix of their unit as long as anything else
+can be done.
 
 Blocks that are all zero when the plan is made measure nothing, ever after. Generators that tie several rows
 have the mean over those of one level.
@@ -115,15 +116,19 @@ def _chosen(layout: Layout, about: Positions, measuring: Tensor, single: Sparse,
 
 
 def _biases(exponents: Sparse, about: Positions) -> Tensor:
-    """Which positions are those of biases; whether anything is zero does not matter."""
+    """Which positions are those of biases, by name or by what else moves; zeros do not matter."""
     alone = torch.bincount(exponents.rows, minlength=len(about.fan))[exponents.rows] == 1
     entry = alone & (about.fan[exponents.rows] == 1)
     generators = int(exponents.columns.max()) + 1 if len(exponents.columns) else 0
     unit = (about.module[exponents.rows] * generators + exponents.columns) * 2 + (exponents.values > 0)
     weights = ~entry & ~about.buffer[exponents.rows]
-    biases = torch.zeros(len(about.fan), dtype=torch.bool)
+    biases = about.bias & (about.fan == 1)
     biases[exponents.rows[entry & torch.isin(unit, unit[weights])]] = True
-    return biases
+    # A bias that is subtracted again moves with nothing else, and may as well be measured by itself.
+    others = exponents.columns[~biases[exponents.rows]]
+    beside = torch.zeros_like(biases)
+    beside[exponents.rows[torch.isin(exponents.columns, others)]] = True
+    return biases & beside
 
 
 def _kinds(exponents: Sparse, about: Positions, direction: int) -> Tensor:

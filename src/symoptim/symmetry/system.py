@@ -40,6 +40,8 @@ class System:
         """How often something that could have moved was pinned."""
         self.derived: list[Tensor] = []
         """Unknowns that stand for a power of a scale or a part of one: no good to name a unit by."""
+        self.whole: list[Tensor] = []
+        """Unknowns that are sums of others, of rows and of columns say: the best to name a unit by."""
 
     def fresh(self, *shape: int) -> Tensor:
         """Ids of new unknowns."""
@@ -92,10 +94,7 @@ class System:
             return fixed(shape)
         zeros = any(bool((term == ANYTHING).any()) for term in terms)  # one silences all others
         groups = [list(range(len(terms)))] if zeros else apart(terms)
-        before = self.count
         products = [self._product([terms[t] for t in g], [exponents[t] for t in g]) for g in groups]
-        if len(products) > 1:
-            self.derived.append(torch.arange(before, self.count))
         return Form(tuple(shape), tuple(products))
 
     def _product(self, terms: Sequence[Tensor], exponents: Sequence[Exponent]) -> Tensor:
@@ -136,6 +135,10 @@ class System:
         mine, theirs = ([aligned(term, len(shape)) for term in form.terms] for form in (first, second))
         if mine or theirs:
             self.require_sum([1] * len(mine) + [-1] * len(theirs), [*mine, *theirs])
+        if len(mine) > 1 == len(theirs):
+            mine, theirs = theirs, mine
+        if len(mine) == 1 < len(theirs):
+            self.whole += mine
         return Form(shape, tuple(mine))
 
     def _same_entries(self, one: Form, other: Form, shape: tuple[int, ...]) -> Form:
