@@ -33,7 +33,7 @@ def test_factors_are_those_of_the_pure_functions(gauge: Gauge, dtype: torch.dtyp
 
     torch.manual_seed(0)
     model = Stream().to(dtype)
-    model.last.weight[2] = 0  # a unit that has come to nothing measures by its bias alone
+    model.last.weight[2] = 0  # a unit that has come to nothing is measured by what goes out
     spec = discover(model, (torch.rand(2, 2, 4, 4, dtype=dtype),))
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
     metric = FullMetric.of(spec, dict(model.named_parameters()), gauge).on(torch.device("cpu"), dtype)

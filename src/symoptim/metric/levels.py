@@ -41,12 +41,15 @@ class Level(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """Of every position: its tensor and module, how many entries it has, whether it is a buffer's."""
+    """Of every position: its tensor and module, how many entries it has, what kind of tensor it is of."""
 
     tensor: Tensor
     module: Tensor
     fan: Tensor
     buffer: Tensor
+    """Whether it is no parameter."""
+    bias: Tensor
+    """Whether its name says that it is a bias: ``bias``, ``in_proj_bias``, ``bias_ih_l0``."""
 
 
 def positions_of(layout: Layout, weights: Mapping[str, Tensor]) -> Positions:
@@ -54,15 +57,27 @@ def positions_of(layout: Layout, weights: Mapping[str, Tensor]) -> Positions:
     modules: dict[str, int] = {}
     tensor, module = (torch.zeros(layout.positions, dtype=torch.long) for _ in range(2))
     fan = torch.ones(layout.positions)
-    buffer = torch.zeros(layout.positions, dtype=torch.bool)
+    buffer, bias = (torch.zeros(layout.positions, dtype=torch.bool) for _ in range(2))
     for number, (name, terms) in enumerate(layout.terms.items()):
         for term in terms:
             here = slice(term.start, term.stop)
             tensor[here] = number
-            module[here] = modules.setdefault(name.rpartition(".")[0], len(modules))
+            module[here] = modules.setdefault(_module_of(name), len(modules))
+            bias[here] = "bias" in name.rpartition(".")[2].split("_")
             buffer[here] = not isinstance(weights[name], nn.Parameter)
             fan[here] = weights[name].numel() / (term.stop - term.start)
-    return Positions(tensor, module, fan, buffer)
+    return Positions(tensor, module, fan, buffer, bias)
+
+
+def _module_of(name: str) -> str:
+    """The module a tensor belongs to, what it is computed from by a parametrization included.
+
+    >>> _module_of("0.bias"), _module_of("0.parametrizations.weight.original0")
+    ('0', '0')
+    """
+    if ".parametrizations." in f".{name}":
+        return f".{name}".partition(".parametrizations.")[0][1:]
+    return name.rpartition(".")[0]
 
 
 def level_of(layout: Layout, about: Positions, measures: Sparse) -> Level:

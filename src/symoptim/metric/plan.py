@@ -8,9 +8,15 @@ are known, then rows of the first layer can be read, then those of the second, w
     where there are    none: entries coming in (gain and shift of a normalization)
     when stuck         weights going out, then single entries; one tensor at a time
 
-A bias alone is a bad measure though the easiest to peel (it is often zero, and tells nothing of the weights),
-so a unit waits for its matrix as long as anything else can be done. Blocks that are all zero when the plan is
-made measure nothing, ever after. Generators that tie several rows have the mean over those of one level.
+A bias alone is a bad measure though the easiest to peel: it is often zero, and tells nothing of the weights.
+A bias is an entry of a tensor that is named one, or an entry that moves with its unit alone where its module
+has something that also moves with what the unit reads, a matrix or the lengths of its rows (the g of a weight
+normalization). Biases are only read beside other entries; a unit of which everything else is zero keeps size
+one and counts as unmeasured. Other single entries wait for the matrix of their unit as long as anything else
+can be done.
+
+Blocks that are all zero when the plan is made measure nothing, ever after. Generators that tie several rows
+have the mean over those of one level.
 
 Where every weight that is left moves with two unknown generators or more, their combination is read and takes
 the place of one of them (:mod:`.basis`).
@@ -50,6 +56,8 @@ def plan_of(layout: Layout, weights: Mapping[str, Tensor], alive: Tensor, *, dir
         The plan; generators that move nothing but zeros are in none of its levels.
     """
     about = positions_of(layout, weights)
+    biases = _biases(layout.exponents, about)
+    measuring = alive & ~biases
     # What moves nothing but zeros needs no size, and must not keep others waiting for one.
     known = torch.ones(layout.generators, dtype=torch.bool)
     known[layout.exponents.columns[alive[layout.exponents.rows]]] = False
@@ -58,12 +66,16 @@ def plan_of(layout: Layout, weights: Mapping[str, Tensor], alive: Tensor, *, dir
     while True:
         unknown = layout.exponents.chosen(~known[layout.exponents.columns])
         single = _single(unknown, _others_known(layout, unknown))
-        if bool(alive[single.rows].any()):
-            measures = _chosen(layout, about, alive, single, direction)
+        if bool(measuring[single.rows].any()):
+            measures = _chosen(layout, about, measuring, single, direction)
         else:
-            measures, change = together(layout, unknown, about, alive)
+            measures, change = together(layout, unknown, about, measuring)
             if not len(measures.rows):
-                return Plan(tuple(levels), basis)
+                left = single.columns[alive[single.rows]]  # of biases: others must not wait for them
+                if not len(left):
+                    return Plan(tuple(levels), basis)
+                known[left] = True
+                continue
             if change is not None:
                 layout = layout._replace(exponents=_product(layout.exponents, change, layout.generators))
                 basis = change if basis is None else _product(basis, change, layout.generators)
@@ -86,12 +98,12 @@ RANKS = torch.tensor([[0, 0, 1, 2, 4], [0, 2, 1, 3, 4]], device="cpu")
 going out as a norm, as an entry; a buffer."""
 
 
-def _chosen(layout: Layout, about: Positions, alive: Tensor, single: Sparse, direction: int) -> Sparse:
+def _chosen(layout: Layout, about: Positions, measuring: Tensor, single: Sparse, direction: int) -> Sparse:
     """Of the positions that measure a generator, those that are read: the best, with biases beside them."""
     with_matrix = torch.zeros(layout.generators, dtype=torch.bool)
-    matrices = alive[layout.exponents.rows] & (_kinds(layout.exponents, about, direction) == 0)
+    matrices = measuring[layout.exponents.rows] & (_kinds(layout.exponents, about, direction) == 0)
     with_matrix[layout.exponents.columns[matrices]] = True
-    kind, there = _kinds(single, about, direction), alive[single.rows]
+    kind, there = _kinds(single, about, direction), measuring[single.rows]
     ranks = torch.where(there, RANKS[with_matrix[single.columns].long(), kind], len(RANKS[0]))
     best = ranks == ranks.min()
     if int(ranks.min()) > 0:  # nothing is as it should be: no more than one tensor at a time
@@ -101,6 +113,22 @@ def _chosen(layout: Layout, about: Positions, alive: Tensor, single: Sparse, dir
     key = about.module[single.rows] * layout.generators + single.columns
     biases = (kind == 1) & torch.isin(key, key[best & (kind < 2)])
     return single.chosen(best | biases)
+
+
+def _biases(exponents: Sparse, about: Positions) -> Tensor:
+    """Which positions are those of biases, by name or by what else moves; zeros do not matter."""
+    alone = torch.bincount(exponents.rows, minlength=len(about.fan))[exponents.rows] == 1
+    entry = alone & (about.fan[exponents.rows] == 1)
+    generators = int(exponents.columns.max()) + 1 if len(exponents.columns) else 0
+    unit = (about.module[exponents.rows] * generators + exponents.columns) * 2 + (exponents.values > 0)
+    weights = ~entry & ~about.buffer[exponents.rows]
+    biases = about.bias & (about.fan == 1)
+    biases[exponents.rows[entry & torch.isin(unit, unit[weights])]] = True
+    # A bias that is subtracted again moves with nothing else, and may as well be measured by itself.
+    others = exponents.columns[~biases[exponents.rows]]
+    beside = torch.zeros_like(biases)
+    beside[exponents.rows[torch.isin(exponents.columns, others)]] = True
+    return biases & beside
 
 
 def _kinds(exponents: Sparse, about: Positions, direction: int) -> Tensor:

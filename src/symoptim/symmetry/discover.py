@@ -148,13 +148,15 @@ def _traced(model: nn.Module, call: Call) -> tuple[Graph | None, str]:
 
 
 def _ranks(findings: Findings) -> Tensor:
-    """Which unknowns stay free: scales of units (0), then of a tensor's rows, columns, and buffers (3)."""
-    rank = torch.zeros(findings.system.count, dtype=torch.int64)
+    """Which unknowns stay free: scales of units (0, 1), then of a tensor's rows, columns, and buffers (4)."""
+    rank = torch.ones(findings.system.count, dtype=torch.int64)
     for ids in findings.system.derived:
-        rank[ids[ids > FIXED]] = 2
+        rank[ids[ids > FIXED]] = 3
     for name, form in findings.tensors.items():
         for number, term in enumerate(form.terms):
-            rank[term[term > FIXED]] = 3 if name in findings.buffers else min(number + 1, 2)
+            rank[term[term > FIXED]] = 4 if name in findings.buffers else min(number + 2, 3)
+    for ids in findings.system.whole:
+        rank[ids[ids > FIXED]] = 0
     return rank
 
 

@@ -6,8 +6,9 @@ element is the sum of the unknowns its terms name there. Two ids are special:
     FIXED      the unknown that is zero: the element never changes
     ANYTHING   the element is 0 or -inf, which every scale leaves as it is
 
-A linear layer's weight has two terms, rows ``(o, 1)`` and columns ``(1, k)``; its output has one. *Addends*
-and *factors* are put off, because whoever comes next may not see them: see :class:`Deferred`.
+A linear layer's weight has two terms, rows ``(o, 1)`` and columns ``(1, k)``; its output has one, or two
+where its input scales by row as well: behind a layer over tokens, one of tokens and one of channels.
+*Addends* and *factors* are put off, because whoever comes next may not see them: see :class:`Deferred`.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,6 +45,11 @@ class Form:
     def has_zeros(self) -> bool:
         """Whether elements are known to be 0 or infinite."""
         return any(bool((term == ANYTHING).any()) for term in self.terms)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether all elements are known to be 0 or infinite."""
+        return any(bool((term == ANYTHING).all()) for term in self.terms)
 
     def bare(self) -> "Form":
         """The same without what is put off."""

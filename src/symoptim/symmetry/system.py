@@ -7,6 +7,10 @@
     move          shape operations: the ids take the same way as the elements
 
 Equations are linear and homogeneous, ``sum of coefficient * unknown = 0``; their null space is the group.
+
+What varies with rows and what varies with columns stay two terms of a form, and their equations two vectors
+of them (:meth:`System.require_sum`). A layer that mixes t tokens of c channels costs t + c unknowns and
+equations, not t c; only where elements are joined, cut, or known to be zero is every entry looked at.
 """
 
 import math
@@ -36,6 +40,8 @@ class System:
         """How often something that could have moved was pinned."""
         self.derived: list[Tensor] = []
         """Unknowns that stand for a power of a scale or a part of one: no good to name a unit by."""
+        self.whole: list[Tensor] = []
+        """Unknowns that are sums of others, of rows and of columns say: the best to name a unit by."""
 
     def fresh(self, *shape: int) -> Tensor:
         """Ids of new unknowns."""
@@ -53,19 +59,48 @@ class System:
         if len(ids):
             self.rows.append((tuple(map(float, coefficients)), unique_rows(ids)[0]))
 
+    def require_sum(
+        self, coefficients: Sequence[Exponent], terms: Sequence[Tensor], shared: Sequence[int] = ()
+    ) -> None:
+        """Require ``sum over t of coefficients[t] * terms[t] = 0`` at every entry of what they broadcast to.
+
+        Where terms vary along different axes, rows and columns say, a sum that is zero everywhere has parts
+        that are constant: all columns are as the first one, and every row and the first column sum to zero.
+        These are an equation per row and one per column instead of one per entry. Along the ``shared`` axes
+        constants may vary.
+        """
+        groups = sorted(apart(terms, shared), key=len, reverse=True)
+        if len(groups) == 1 or any(bool((term == ANYTHING).any()) for term in terms):
+            self.require(coefficients, stacked(terms))
+            return
+        own = [axis for axis in range(terms[0].dim()) if axis not in shared]
+        first = [at_first(term, own) for term in terms]
+        for group in groups[1:]:
+            mine = [coefficients[t] for t in group]
+            ids = stacked([*(terms[t] for t in group), *(first[t] for t in group)])
+            self.require([*mine, *(-coefficient for coefficient in mine)], ids)
+        numbers = [t for group in groups for t in group]
+        ids = stacked([terms[t] if t in groups[0] else first[t] for t in numbers])
+        self.require([coefficients[t] for t in numbers], ids)
+
     def combine(self, factors: Sequence[tuple[Form, Exponent]], shape: Sequence[int]) -> Form:
-        """Form of the product of tensors to these exponents, with a single term."""
-        terms: list[Tensor] = []
-        exponents: list[Exponent] = []
-        for form, exponent in factors:
-            require_settled(form)
-            moving = [term for term in form.terms if not bool((term == FIXED).all())]
-            terms += [aligned(term, len(shape)) for term in moving]
-            exponents += [exponent] * len(moving)
+        """Form of the product of tensors to these exponents: one term for all that vary along common axes.
+
+        Factors of rows and of columns stay two terms. An unknown for every pair would be as many as a matrix
+        has entries, for each of a network's layers.
+        """
+        terms, exponents = _moving(factors, len(shape))
         if not terms:
             return fixed(shape)
-        if exponents == [1]:
-            return Form(tuple(shape), tuple(terms))
+        zeros = any(bool((term == ANYTHING).any()) for term in terms)  # one silences all others
+        groups = [list(range(len(terms)))] if zeros else apart(terms)
+        products = [self._product([terms[t] for t in g], [exponents[t] for t in g]) for g in groups]
+        return Form(tuple(shape), tuple(products))
+
+    def _product(self, terms: Sequence[Tensor], exponents: Sequence[Exponent]) -> Tensor:
+        """Unknowns for all combinations of these terms that there are."""
+        if list(exponents) == [1]:
+            return terms[0]
         together = stacked(terms)
         different, where = unique_rows(together.reshape(-1, len(terms)))
         product = self.fresh(len(different))
@@ -73,37 +108,54 @@ class System:
             self.derived.append(product)
         self.require([*exponents, -1], torch.cat([different, product[:, None]], dim=1))
         product = torch.where((different == ANYTHING).any(dim=1), ANYTHING, product)
-        return Form(tuple(shape), (squeezed(product[where].reshape(together.shape[:-1])),))
+        return squeezed(product[where].reshape(together.shape[:-1]))
 
     def single(self, form: Form) -> Form:
         """The same log-scales, as a single term; nothing may be put off any more."""
-        return self.combine([(form, 1)], form.shape)
+        terms, exponents = _moving([(form, 1)], len(form.shape))
+        return Form(form.shape, (self._product(terms, exponents),)) if terms else fixed(form.shape)
 
     def pin(self, form: Form) -> Form:
         """Require that nothing of a tensor changes."""
-        for term in self.single(self.settle(form)).terms:
-            self.pins += bool((term > FIXED).any())
-            self.require([1], term)
+        terms = self.combine([(self.settle(form), 1)], form.shape).terms
+        if terms:
+            self.pins += any(bool((term > FIXED).any()) for term in terms)
+            self.require_sum([1] * len(terms), terms)
         return fixed(form.shape)
 
     def same(self, one: Form, other: Form) -> Form:
         """Form of a sum or a maximum, operands broadcast."""
         shape = broadcast_shape(one.shape, other.shape)
-        both = stacked([self._term(form, len(shape)) for form in (one, other)])
+        first, second = (self.combine([(form, 1)], form.shape) for form in (one, other))
+        if first.is_zero or second.is_zero:
+            left = second if first.is_zero else first
+            return Form(shape, tuple(aligned(term, len(shape)) for term in left.terms))
+        if first.has_zeros or second.has_zeros:
+            return self._same_entries(first, second, shape)
+        mine, theirs = ([aligned(term, len(shape)) for term in form.terms] for form in (first, second))
+        if mine or theirs:
+            self.require_sum([1] * len(mine) + [-1] * len(theirs), [*mine, *theirs])
+        if len(mine) > 1 == len(theirs):
+            mine, theirs = theirs, mine
+        if len(mine) == 1 < len(theirs):
+            self.whole += mine
+        return Form(shape, tuple(mine))
+
+    def _same_entries(self, one: Form, other: Form, shape: tuple[int, ...]) -> Form:
+        """The same entry by entry: one that is zero fits any other."""
+        terms = [self.single(form).terms or (filled(len(form.shape), FIXED),) for form in (one, other)]
+        both = stacked([aligned(term, len(shape)) for (term,) in terms])
         self.require([1, -1], both)
         first, second = both.unbind(dim=-1)
         return Form(shape, (squeezed(torch.where(first == ANYTHING, second, first)),))
-
-    def _term(self, form: Form, axes: int) -> Tensor:
-        (term,) = self.single(form).terms or (filled(len(form.shape), FIXED),)
-        return aligned(term, axes)
 
     def const_along(self, form: Form, axes: Sequence[int]) -> Form:
         """Form of a reduction over these axes, which keep size 1: the scale may not vary along them.
 
         Elements that are zero are left out.
         """
-        return self.single(self.alike_along(form, axes))
+        tied = self.alike_along(form, axes)
+        return self.combine([(tied, 1)], tied.shape)
 
     def alike_along(self, form: Form, axes: Sequence[int]) -> Form:
         """The same, with rows and columns left apart."""
@@ -122,10 +174,11 @@ class System:
 
     def _tied(self, terms: Sequence[Tensor], reduced: Sequence[int]) -> list[Tensor]:
         """Require that the sum of terms does not vary along axes; the terms at one place of them."""
-        groups = apart(terms, reduced)
-        if len(groups) > 1 and not any(bool((term == ANYTHING).any()) for term in terms):
-            self._tie_apart(groups, reduced)
-            return [at_first(term, reduced) for term in terms]
+        if len(apart(terms, reduced)) > 1 and not any(bool((term == ANYTHING).any()) for term in terms):
+            first = [at_first(term, reduced) for term in terms]
+            # From one matrix of a stack to the next all rows change by one number, columns by its inverse.
+            self.require_sum([1] * len(terms) + [-1] * len(terms), [*terms, *first], reduced)
+            return first
         together = stacked(terms)
         kept = [axis for axis in range(together.dim() - 1) if axis not in reduced]
         table = together.permute(*kept, *reduced, together.dim() - 1)
@@ -137,20 +190,6 @@ class System:
         self.require([1] * len(terms) + [-1] * len(terms), equations)
         back = [1 if axis in reduced else together.shape[axis] for axis in range(together.dim() - 1)]
         return [reference[..., 0, t].reshape(back) for t in range(len(terms))]
-
-    def _tie_apart(self, groups: Sequence[Sequence[Tensor]], reduced: Sequence[int]) -> None:
-        """The same for groups of terms that vary with different axes.
-
-        From one matrix of a stack to the next all rows change by one number and all columns by its inverse:
-        an equation per row and column instead of one per entry.
-        """
-        whole = broadcast_shape(*(term.shape for group in groups for term in group))
-        shape = [size if axis in reduced else 1 for axis, size in enumerate(whole)]
-        steps = [self.fresh(*shape) for _ in groups[1:]]
-        for number, group in enumerate(groups):
-            mine = steps if number == 0 else [steps[number - 1]]
-            ids = stacked([*group, *(at_first(term, reduced) for term in group), *mine])
-            self.require([1] * len(group) + [-1] * len(group) + [-1 if number else 1] * len(mine), ids)
 
     def settle(self, form: Form) -> Form:
         """Merge what was put off: whoever comes next sees all of it."""
@@ -174,6 +213,18 @@ class System:
         if form.addends:
             return self.settle(form)
         return self.settle(replace(form, factors=varying(form, form.factors, axes)))
+
+
+def _moving(factors: Sequence[tuple[Form, Exponent]], axes: int) -> tuple[list[Tensor], list[Exponent]]:
+    """Terms of a product that are not fixed, and the exponent of each."""
+    terms: list[Tensor] = []
+    exponents: list[Exponent] = []
+    for form, exponent in factors:
+        require_settled(form)
+        moving = [term for term in form.terms if not bool((term == FIXED).all())]
+        terms += [aligned(term, axes) for term in moving]
+        exponents += [exponent] * len(moving)
+    return terms, exponents
 
 
 def move(form: Form, operation: Callable[[Tensor], Tensor]) -> Form:

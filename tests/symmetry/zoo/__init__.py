@@ -13,6 +13,7 @@ from symmetry.zoo.animal import Inputs
 from symmetry.zoo.attention import ATTENTION
 from symmetry.zoo.composed import COMPOSED
 from symmetry.zoo.convolutional import CONVOLUTIONAL
+from symmetry.zoo.mixers import MIXERS
 from symmetry.zoo.normalized import NORMALIZED
 from symmetry.zoo.perceptrons import PERCEPTRONS
 from symmetry.zoo.routed import ROUTED
@@ -29,6 +30,7 @@ ZOO: dict[str, Animal] = {
     **SIGNALS,
     **ATTENTION,
     **TRANSFORMERS,
+    **MIXERS,
     **ROUTED,
 }
 """All of them by name."""
