@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.exact import ExactCall, Tensors
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import arguments_of
 
 PASSING = 1e-8
 """Errors below count as rounding: deep networks magnify that of float64."""
@@ -86,6 +88,7 @@ def certify(
     True
     """
     spec.require_model(model)
+    keywords = prepared(model, arguments_of(example_inputs), keywords)
     drawn = [spec.random(seed=seed, spread=spread) for seed in range(elements)]
     without_eps = ExactCall(model, example_inputs, keywords, ignored=_guards(spec))
     as_it_is = ExactCall(model, example_inputs, keywords)

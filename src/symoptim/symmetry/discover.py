@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from symoptim.errors import PathWarning, TraceError, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
+from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.interpret import Findings, interpret
@@ -69,7 +70,7 @@ def discover(
     4
     """
     model = require_module(model)
-    first = Call(arguments_of(example_inputs), dict(keywords or {}))
+    first = Call(arguments_of(example_inputs), prepared(model, arguments_of(example_inputs), keywords))
     calls = [first, *(_call(one, first) for one in inputs)]
     graphs, seen, recorded = _graphs_of(model, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
     findings = interpret(graphs, ansatz, seen.exposed)
