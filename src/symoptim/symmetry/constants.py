@@ -7,16 +7,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref, name_of
+from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref, has_plain_sizes, name_of
 
 LARGEST = 1_000_000
 """Elements of a value that is worth knowing: places are few, masks of long texts are many."""
 NOT_WRITTEN = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
-
-
-def has_plain_sizes(tensor: Tensor) -> bool:
-    """Whether no size of it depends on values."""
-    return all(type(size) is int for size in tensor.shape)
 
 
 def known_values(graph: Graph) -> dict[int, Tensor]:

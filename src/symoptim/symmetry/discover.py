@@ -14,7 +14,7 @@ from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.form import FIXED
-from symoptim.symmetry.graph import Graph
+from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
 from symoptim.symmetry.paths import Survey, survey
 from symoptim.symmetry.rules import RULES
@@ -119,9 +119,9 @@ def _graphs_of(
         if graph is None:
             raise
         seen = Survey(sentences=(f"only the example's path is known ({failure})",))
-    if graph is None:
+    if graph is None or (seen.first is not None and has_symbolic_sizes(graph)):
         assert seen.first is not None
-        graph = seen.first
+        graph, recorded = seen.first, recorded or "sizes of tensors depend on values"
     graphs = [graph]
     for call, other, sizes_alone in seen.others:
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")

@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
-from symoptim.symmetry.constants import has_plain_sizes, known_values
+from symoptim.symmetry.constants import known_values
 from symoptim.symmetry.form import FIXED, Form, anything, fixed
-from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, has_plain_sizes
 from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.paths import crossings
 from symoptim.symmetry.rules import RULES
@@ -170,7 +170,7 @@ def _fits(result: Any, expected: Any) -> bool:
         return True
     if not has_plain_sizes(expected) or not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
-    if not expected.is_floating_point() and not _stands(result):
+    if not (expected.is_floating_point() or expected.is_complex()) and not _stands(result):
         return False  # rounding is not homogeneous
     return all(
         term.dim() == len(result.shape)
