@@ -114,7 +114,7 @@ def _graphs_of(
     """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded, if so."""
     graph, recorded = _traced(model, calls[0])
     try:
-        seen = survey(model, calls, vouch)
+        seen = survey(model, calls, vouch, graph)
     except TraceError as failure:
         if graph is None:
             raise

@@ -91,9 +91,14 @@ def has_symbolic_sizes(graph: Graph) -> bool:
     for operation in graph.operations:
         if not made.isdisjoint(operation.references()):
             made.add(operation.index)
-            if any(not has_plain_sizes(one) for one in tree_leaves(operation.result) if isinstance(one, Tensor)):
+            if has_symbolic_result(operation):
                 return True
     return False
+
+
+def has_symbolic_result(operation: Operation) -> bool:
+    """Whether sizes of what comes out depend on values."""
+    return any(not has_plain_sizes(one) for one in tree_leaves(operation.result) if isinstance(one, Tensor))
 
 
 def has_plain_sizes(tensor: Tensor) -> bool:

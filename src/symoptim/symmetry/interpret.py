@@ -14,6 +14,7 @@ from torch import Tensor
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
 from symoptim.symmetry.constants import known_values
+from symoptim.symmetry.empty import Empty
 from symoptim.symmetry.form import FIXED, Form, anything, fixed
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, has_plain_sizes
 from symoptim.symmetry.memory import sharing
@@ -32,6 +33,7 @@ class Findings:
     """Forms of the model's tensors by name, the equations, and what was pinned or is not exact."""
 
     system: System
+    empty: Empty
     tensors: dict[str, Form] = field(default_factory=dict[str, Form])
     buffers: set[str] = field(default_factory=set[str])
     """Those that are no parameters."""
@@ -62,7 +64,7 @@ def interpret(
     Returns:
         What was found.
     """
-    findings = Findings(System(), origins=[(1, ("parameter", ""))])
+    findings = Findings(System(), Empty(graphs), origins=[(1, ("parameter", ""))])
     tensors = [leaf.tensor for graph in graphs for leaf in graph.leaves if leaf.kind in MOVING]
     # Tensors that may not be scaled have no name from the beginning.
     by_tensor: dict[int, str | None] = dict.fromkeys(sharing(tensors))
@@ -76,6 +78,7 @@ def interpret(
             findings.origins.append((findings.system.count, (leaf.name, "")))
             forms[leaf.index] = _leaf(findings, leaf, users[leaf.name], ansatz, by_tensor)
         _walk(findings, graph, forms, crossings(graph, exposed))
+    findings.empty.pin(findings.system)
     return findings
 
 
@@ -140,6 +143,7 @@ def _result(findings: Findings, context: Context, values: dict[int, Value]) -> V
     arguments = [look_up(argument) for argument in operation.arguments]
     keywords = {name: look_up(argument) for name, argument in operation.keywords.items()}
     pins = findings.system.pins
+    findings.empty.note(operation, list(_forms([*arguments, *keywords.values()])))
     result = _judged(context, arguments, keywords)
     findings.pinned.update([operation.name] if findings.system.pins > pins else [])
     if result is None and (operation.result is not None or operation.name not in RULES):
