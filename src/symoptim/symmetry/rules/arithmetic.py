@@ -137,10 +137,25 @@ def _square(context: Context, form: Form) -> Result:
     return context.system.combine([(form, 2)], context.shape)
 
 
-@rule("where")
+@rule("where", sees_deferred=True)
 def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
-    chosen = context.system.same(lifted(one), lifted(other))
-    return context.system.same(chosen, anything(context.shape))  # only to have the shape of the result
+    system = context.system
+    condition = system.settle(condition)
+    for place, (form, value) in enumerate([(other, one), (one, other)], start=1):
+        number = _number(context, value, context.operation.arguments[place])
+        if number <= -LARGE and isinstance(form, Form) and form.shape == context.shape and form.addends:
+            return _masked_fill(context, form, condition, number)
+    one, other = (lifted(system.settle(value) if isinstance(value, Form) else value) for value in (one, other))
+    chosen = system.same(one, other)
+    return system.same(chosen, anything(context.shape))  # only to have the shape of the result
+
+
+def _number(context: Context, value: Any, argument: Any) -> float:
+    """A number, or what a tensor always is at its largest; infinity where that is not known."""
+    known = context.value(argument)
+    if known is not None and known.numel():
+        return float(known.max())
+    return value if isinstance(value, int | float) else math.inf
 
 
 def lifted(value: Any) -> Form:
