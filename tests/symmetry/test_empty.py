@@ -27,11 +27,11 @@ def experts(self: nn.Module, x: Tensor) -> Tensor:
 
 
 def test_a_layer_that_no_row_reaches_is_pinned_and_one_that_some_pass_reaches_is_not() -> None:
-    model = Lambda(experts, one=nn.Linear(3, 2), other=nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
-    low, high = -torch.ones(4, 3), torch.ones(4, 3)
-    unseen, seen = (
-        interpret([record(model, (one,)) for one in passes]) for passes in ([high], [high, low])
+    model = Lambda(
+        experts, one=nn.Linear(3, 2), other=nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
     )
+    low, high = -torch.ones(4, 3), torch.ones(4, 3)
+    unseen, seen = (interpret([record(model, (one,)) for one in passes]) for passes in ([high], [high, low]))
     assert unseen.system.pins > seen.system.pins
 
 

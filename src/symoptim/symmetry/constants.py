@@ -47,6 +47,8 @@ def _computed(operation: Operation, values: Mapping[int, Tensor]) -> Tensor | No
     """The value of an operation on known values, if it is always the same."""
 
     def value(argument: Any) -> Any:
+        if isinstance(argument, torch.device) and argument.type == "meta":
+            return torch.device("cpu")  # places are made there, for a model without values has them too
         return values[argument.index] if isinstance(argument, Ref) else argument
 
     given = (operation.arguments, dict(operation.keywords))
@@ -63,6 +65,7 @@ def _computed(operation: Operation, values: Mapping[int, Tensor]) -> Tensor | No
         return None
     try:
         arguments, keywords = tree_map(value, given)
-        return operation.function(*arguments, **keywords)
+        found = operation.function(*arguments, **keywords)
+        return None if found.device.type == "meta" else found
     except Exception:  # whatever it is: the value stays unknown
         return None

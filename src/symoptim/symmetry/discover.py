@@ -115,7 +115,7 @@ def _graphs_of(
     graph, recorded = _traced(model, calls[0])
     try:
         seen = survey(model, calls, vouch, graph)
-    except TraceError as failure:
+    except (TraceError, RuntimeError) as failure:  # a model on the meta device has no values to ask for
         if graph is None:
             raise
         seen = Survey(sentences=(f"only the example's path is known ({failure})",))

@@ -200,9 +200,9 @@ class _Surveyor:
             for operation, cause in asked:
                 if often[operation.place] <= self.asked[operation.place]:
                     continue
-                self.reasons.setdefault(f"{cause} are asked for by Python and may decide the path", set()).add(
-                    operation.place
-                )
+                self.reasons.setdefault(
+                    f"{cause} are asked for by Python and may decide the path", set()
+                ).add(operation.place)
 
     def _closed(self, found: Survey) -> Survey:
         """The result: modules around exposed ones are exposed too, those that are vouched for are not."""

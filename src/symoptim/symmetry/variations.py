@@ -50,6 +50,8 @@ def other_values(call: Call, seed: int = 0) -> list[Call]:
     [[3, 2, 2], [0, 0, 0]]
     """
     generator = torch.Generator().manual_seed(seed)
+    if any(tensor.device.type == "meta" for tensor in call.tensors()):
+        return []  # there are no values
     kinds = (_negated, lambda tensor: _random(tensor, generator), torch.zeros_like, _large)
     return [call.changed(lambda _, tensor, kind=kind: kind(tensor.detach())) for kind in kinds]
 
@@ -254,7 +256,9 @@ def _where_others_hold(guards: list[Any], symbol: Any, size: int) -> list[int]:
     numbers = {int(number) for guard in guards for number in guard.atoms() if number.is_Integer}
     near = {number + step for number in numbers for step in (-1, 0, 1)}
     candidates = sorted({n for n in (*near, *range(1, 2 * size + 10)) if n > 0}, key=lambda n: abs(n - size))
-    fails = {n: {place for place, guard in enumerate(guards) if not _holds(guard, symbol, n)} for n in candidates}
+    fails = {
+        n: {place for place, guard in enumerate(guards) if not _holds(guard, symbol, n)} for n in candidates
+    }
     chosen: list[int] = []
     left = set[int]().union(*fails.values()) if fails else set[int]()
     while left:

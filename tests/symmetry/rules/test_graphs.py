@@ -1,4 +1,4 @@
-"""Layers on graphs as PyTorch Geometric writes them: messages are looked up at one end and add up at the other."""
+"""Layers on graphs as PyTorch Geometric writes them: messages are looked up, and add up where they arrive."""
 
 from collections.abc import Callable
 
@@ -98,7 +98,12 @@ GRAPH: Inputs = together(rand(5, 3), tokens(5, 2, 8))
         (lambda: Network(Convolution(3, 6), Convolution(6, 2)), 6),
         (lambda: Network(Attention(3, 2, 2), Attention(4, 1, 2)), 4),  # two heads of two
         *(
-            (lambda reduction=reduction: Network(Aggregation(3, 4, reduction), Aggregation(4, 2, reduction)), 4)
+            (
+                lambda reduction=reduction: Network(
+                    Aggregation(3, 4, reduction), Aggregation(4, 2, reduction)
+                ),
+                4,
+            )
             for reduction in ("sum", "mean", "amax", "amin")
         ),
     ],

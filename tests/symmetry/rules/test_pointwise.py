@@ -14,7 +14,9 @@ from symoptim.symmetry.record import record
 
 def test_one_half_of_a_gated_unit_is_free_and_the_gate_is_pinned() -> None:
     model = exact(
-        Lambda(lambda self, x: self.head(glu(self.first(x), dim=-1)), first=nn.Linear(3, 8), head=nn.Linear(4, 2))
+        Lambda(
+            lambda self, x: self.head(glu(self.first(x), dim=-1)), first=nn.Linear(3, 8), head=nn.Linear(4, 2)
+        )
     )
     inputs = rand(8, 3)
     arguments = inputs(torch.Generator().manual_seed(2))

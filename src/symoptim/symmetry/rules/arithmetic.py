@@ -145,7 +145,9 @@ def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
         number = _number(context, value, context.operation.arguments[place])
         if number <= -LARGE and isinstance(form, Form) and form.shape == context.shape and form.addends:
             return _masked_fill(context, form, condition, number)
-    one, other = (lifted(system.settle(value) if isinstance(value, Form) else value) for value in (one, other))
+    one, other = (
+        lifted(system.settle(value) if isinstance(value, Form) else value) for value in (one, other)
+    )
     chosen = system.same(one, other)
     return system.same(chosen, anything(context.shape))  # only to have the shape of the result
 

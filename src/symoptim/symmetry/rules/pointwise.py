@@ -26,7 +26,8 @@ NONLINEAR = (
 ).split()
 # They see no scale at all: signs, and what is made from nothing.
 SCALE_FREE = (
-    "sign sgn angle isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_and bitwise_or "
+    "sign sgn angle isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_and "
+    "bitwise_or "
     "bitwise_not arange ones empty rand randn randint randperm any all one_hot "
     "sym_constrain_range eye linspace"
 ).split()

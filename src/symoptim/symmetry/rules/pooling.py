@@ -86,7 +86,9 @@ def _windows(
     """Ids of the elements of every window, along new last axes; sizes may be rounded up."""
     count = len(kernel)
     sizes = zip(ids.shape[-count:], shape[-count:], kernel, stride, padding, strict=True)
-    after = [max(0, (wanted - 1) * step + width - size - before) for size, wanted, width, step, before in sizes]
+    after = [
+        max(0, (wanted - 1) * step + width - size - before) for size, wanted, width, step, before in sizes
+    ]
     around = [size for pair in zip(reversed(padding), reversed(after), strict=True) for size in pair]
     ids = pad(ids, around, value=ANYTHING)
     for axis, (size, step) in enumerate(zip(kernel, stride, strict=True), start=ids.dim() - count):
