@@ -200,7 +200,7 @@ FREE = {
     "weight norm of all": 1,
     "weight norm of columns": 4,
     "group norm without places": 2,
-    "nothing by nothing": 8,
+    "nothing by nothing": 4,
     "topk": 1,
     "sort": 4,
     "places of the largest": 1,
