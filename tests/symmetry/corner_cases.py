@@ -172,6 +172,10 @@ CASES: dict[str, Callable[[Any, Tensor], Any]] = {
 
 
 FREE = {
+    "complex numbers": 4,
+    "real parts": 4,
+    "a mask of two axes": 7,
+    "a mask of one axis": 1,
     "an exponent is not rounded": 4,
     "zeros plus a small number are not zero": 4,
     "zeros clamped by a small number are not zero": 4,

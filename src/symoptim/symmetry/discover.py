@@ -13,8 +13,9 @@ from symoptim.errors import OptionError, PathWarning, TraceError, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
+from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.form import FIXED
-from symoptim.symmetry.graph import Graph
+from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
 from symoptim.symmetry.isolation import isolated
 from symoptim.symmetry.paths import Survey, survey
@@ -71,7 +72,8 @@ def discover(
     4
     """
     model = require_module(model)
-    first = Call(arguments_of(example_inputs), dict(keywords or {}))
+    positional = arguments_of(example_inputs)
+    first = Call(positional, prepared(model, positional, keywords))
     given = [first, *(_call(one, first) for one in inputs)]
     visible, calls = _unpacked(model, given)
     graphs, seen, recorded = _graphs_of(visible, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
@@ -124,14 +126,14 @@ def _graphs_of(
     """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded."""
     graph, recorded = _traced(model, calls[0])
     try:
-        seen = survey(model, calls, vouch)
-    except TraceError as failure:
+        seen = survey(model, calls, vouch, graph)
+    except (TraceError, RuntimeError) as failure:  # a model on the meta device has no values to ask for
         if graph is None:
             raise
         seen = Survey(sentences=(f"only the example's path is known ({failure})",))
-    if graph is None:
+    if graph is None or (seen.first is not None and has_symbolic_sizes(graph)):
         assert seen.first is not None
-        graph = seen.first
+        graph, recorded = seen.first, recorded or "sizes of tensors depend on values"
     graphs = [graph]
     for call, other, sizes_alone in seen.others:
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")

@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.graph import Graph, Operation, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
 from symoptim.symmetry.record import record
 from symoptim.symmetry.tensors import model_tensors
@@ -64,13 +64,17 @@ class Survey:
     """Whether the user has vouched for all of it, so that nothing is exposed."""
 
 
-def survey(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = ()) -> Survey:
+def survey(
+    model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = (), exported: Graph | None = None
+) -> Survey:
     """Run a model on an example, and on variations of it.
 
     Args:
         model: the network; it is left as it is.
         calls: examples; variations are made of the first.
         vouch: patterns of names of modules and parameters that are not to be exposed.
+        exported: the graph by ``torch.export``, if there is one. It stands for whatever values are asked for
+            and whatever sizes depend on values: where one of them decides the path, there is no such graph.
 
     Returns:
         What was seen.
@@ -79,14 +83,19 @@ def survey(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = ()) -
         TraceError: the example cannot be watched.
     """
     with seeds_restored():
-        return _Surveyor(model, vouch).survey(calls)
+        return _Surveyor(model, vouch, exported).survey(calls)
 
 
 class _Surveyor:
     """Collects what passes show."""
 
-    def __init__(self, model: nn.Module, vouch: Sequence[str]) -> None:
+    def __init__(self, model: nn.Module, vouch: Sequence[str], exported: Graph | None) -> None:
         self.model, self.vouch = isolated(model), tuple(vouch)
+        operations = () if exported is None else exported.operations
+        self.sized = {one.place for one in operations if has_symbolic_result(one)}
+        """Modules in which sizes depend on values, whatever these are."""
+        self.asked = Counter(one.place for one in operations if one.name in ASKS)
+        """How often modules ask for values, whatever these are."""
         named = cast("Iterable[tuple[str, nn.Module]]", self.model.named_modules())
         self.places = {id(module): name for name, module in named}
         self.reasons: dict[str, set[str]] = {}
@@ -134,9 +143,10 @@ class _Surveyor:
         for other in other_values(call):
             graph = self._tried(other)
             if graph is not None and _path(graph) != _path(first):
-                different = True
                 keep(other, graph, sizes=False)
-                self._expose(first, graph, "values of the inputs decide the path")
+                if self._but_for_sizes(graph) != self._but_for_sizes(first):
+                    different = True
+                    self._expose(first, graph, "values of the inputs decide the path")
         again = [graph for graph in (self._tried(call), self._tried(call)) if graph is not None]
         if any(_path(graph) != _path(first) for graph in again):
             if different:
@@ -145,6 +155,9 @@ class _Surveyor:
                 self._expose(first, graph, "chance or an earlier call decides the path")
             for graph in again:
                 keep(call, graph, sizes=False)
+
+    def _but_for_sizes(self, graph: Graph) -> list[Step]:
+        return [step._replace(numbers="") if step.place in self.sized else step for step in _steps(graph)]
 
     def _expose(self, first: Graph, other: Graph, reason: str) -> None:
         """Expose the modules that did other operations in one pass than in the other."""
@@ -179,7 +192,11 @@ class _Surveyor:
 
     def _note_asked_values(self) -> None:
         for graph in self.passes:
-            for operation, cause in _asked(graph):
+            asked = list(_asked(graph))
+            often = Counter(operation.place for operation, _ in asked)
+            for operation, cause in asked:
+                if often[operation.place] <= self.asked[operation.place]:
+                    continue
                 self.reasons.setdefault(
                     f"{cause} are asked for by Python and may decide the path", set()
                 ).add(operation.place)

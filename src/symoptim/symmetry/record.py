@@ -105,6 +105,8 @@ class _NoDetours(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if func is _tensor.tolist and args[0].numel() <= MOST_NUMBERS:
+            return _numbers(args[0])
         if func in DETOURS:
             raise TraceError(
                 f"the model calls {func.__name__}() on a tensor and goes on with what torch does not see: "
@@ -113,5 +115,12 @@ class _NoDetours(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def _numbers(tensor: Tensor) -> Any:
+    """The same as ``tolist``, one number at a time: each is seen to be looked at."""
+    return [_numbers(one) for one in tensor.unbind()] if tensor.dim() else tensor.item()
+
+
 _tensor: Any = Tensor  # torch leaves some of its methods untyped
+MOST_NUMBERS = 10_000
+"""Elements of a tensor that a model may make a list of, such as sizes of parts."""
 DETOURS = (_tensor.numpy, _tensor.tolist, _tensor.__array__, _tensor.__dlpack__)

@@ -51,6 +51,8 @@ def other_values(call: Call, seed: int = 0) -> list[Call]:
     [[3, 2, 2], [0, 0, 0]]
     """
     generator = torch.Generator().manual_seed(seed)
+    if any(tensor.device.type == "meta" for tensor in call.tensors()):
+        return []  # there are no values
     kinds = (_negated, lambda tensor: _random(tensor, generator), torch.zeros_like, _large)
     return [call.changed(lambda _, tensor, kind=kind: kind(tensor.detach())) for kind in kinds]
 
