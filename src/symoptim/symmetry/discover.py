@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import OptionError, PathWarning, TraceError, warn_user
+from symoptim.errors import OptionError, PathWarning, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
@@ -25,6 +25,7 @@ from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of, model_tensors, unique_values, whole_numbers
 from symoptim.symmetry.trace import NotExportable, trace
+from symoptim.symmetry.trials import described
 from symoptim.symmetry.variations import Call
 
 
@@ -85,7 +86,7 @@ def discover(
     spec = replace(
         spec, modes=modes_of(model), unreached=seen.unreached, paths=seen.sentences, examples=tuple(given)
     )
-    if seen.exposed:
+    if seen.exposed or (seen.first is None and not all(one.is_meta for one in model.parameters())):
         warn_user(_warning(spec), PathWarning)
     return spec
 
@@ -127,10 +128,10 @@ def _graphs_of(
     graph, recorded = _traced(model, calls[0])
     try:
         seen = survey(model, calls, vouch, graph)
-    except (TraceError, RuntimeError) as failure:  # a model on the meta device has no values to ask for
+    except Exception as failure:  # it cannot be run: on the meta device there are no values to ask for, say
         if graph is None:
             raise
-        seen = Survey(sentences=(f"only the example's path is known ({failure})",))
+        seen = Survey(sentences=(f"only the path of the example is known ({described(failure)})",))
     if graph is None or (seen.first is not None and has_symbolic_sizes(graph)):
         assert seen.first is not None
         graph, recorded = seen.first, recorded or "sizes of tensors depend on values"

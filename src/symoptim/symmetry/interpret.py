@@ -48,6 +48,18 @@ class Findings:
     )
     """Operations that are exact only up to a constant, their places, the constant."""
 
+    def said(self) -> "tuple[Counter[Any], ...]":
+        """What was counted so far; counting begins anew."""
+        counted = self.unknown, self.pinned, self.approximate
+        self.unknown, self.pinned, self.approximate = Counter(), Counter(), Counter()
+        return counted
+
+    def merge(self, before: "tuple[Counter[Any], ...]") -> None:
+        """Operations count once, on however many paths they are."""
+        self.unknown |= before[0]
+        self.pinned |= before[1]
+        self.approximate |= before[2]
+
 
 def interpret(
     graphs: Sequence[Graph], ansatz: Ansatz = "separable", exposed: frozenset[str] = frozenset()
@@ -78,7 +90,9 @@ def interpret(
         for leaf in graph.in_order_of_use():
             findings.origins.append((findings.system.count, (leaf.name, "")))
             forms[leaf.index] = _leaf(findings, leaf, users[leaf.name], ansatz, by_tensor)
+        before = findings.said()
         passes.append(_walk(findings, graph, forms, crossings(graph, exposed)))
+        findings.merge(before)
     tie_unread(findings.system, passes)
     return findings
 

@@ -27,6 +27,8 @@ from torch.utils._pytree import tree_map
 from symoptim.symmetry.graph import Graph, Operation, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
 from symoptim.symmetry.record import record
+from symoptim.symmetry.recorder import Earlier
+from symoptim.symmetry.rules.pointwise import COPIES
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.symmetry.variations import Call, Sizes, other_values, resized, sizes_to_try
 
@@ -104,16 +106,18 @@ class _Surveyor:
         """Sizes at which a pass did other operations."""
         self.passes: list[Graph] = []
         self.seed = 0
+        self.earlier = Earlier()
 
     def survey(self, calls: Sequence[Call]) -> Survey:
         """All passes, one after the other."""
         found = Survey(first=self._pass(calls[0]))
         assert found.first is not None
-        seen = {_path(found.first)}
+        seen: set[object] = {_path(found.first)}
 
         def keep(call: Call, graph: Graph, *, sizes: bool) -> None:
-            if _path(graph) not in seen:
-                seen.add(_path(graph))
+            path = frozenset(_kinds(graph)) if sizes else _path(graph)
+            if path not in seen:
+                seen.add(path)
                 found.others.append((call, graph, sizes))
 
         for call in calls[1:]:
@@ -127,7 +131,7 @@ class _Surveyor:
         """One pass, with seeds of its own."""
         self.seed += 1
         set_seeds(self.seed)
-        graph = record(self.model, call.inputs, call.keywords)
+        graph = record(self.model, call.inputs, call.keywords, self.earlier)
         self.passes.append(graph)
         return graph
 
@@ -278,8 +282,8 @@ def _path(graph: Graph) -> tuple[Step, ...]:
 
 
 def _kinds(graph: Graph) -> set[Step]:
-    """What is compared where sizes differ: not how often, and not with which numbers."""
-    return {step._replace(numbers="") for step in _steps(graph)}
+    """What is compared where sizes differ: not how often, not with which numbers, not what only copies."""
+    return {step._replace(numbers="") for step in _steps(graph) if step.name not in (*COPIES, "expand")}
 
 
 def _used(graph: Graph) -> set[str]:

@@ -4,7 +4,7 @@ A longer input reads them too. Where an operation takes a part along an axis, th
 first place that is read; what is not read at all cannot scale.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -42,13 +42,15 @@ def tie_unread(system: System, passes: Sequence[Pass]) -> None:
     for form, _ in moving:
         if id(form) not in alive:
             system.pin(form)
+    silent = any(reading.silent for reading in readings)
+    met = set[Any]().union(*(reading.uses() for reading in readings)) if silent else set[Any]()
     for one, reading in zip(passes, readings, strict=True):
-        _tie_parts(system, reading, one.values)
+        _tie_parts(system, reading, one.values, met)
 
 
-def _tie_parts(system: System, reading: Reading, values: Mapping[int, Any]) -> None:
+def _tie_parts(system: System, reading: Reading, values: Mapping[int, Any], met: Collection[Any]) -> None:
     """What one pass reads in part, or multiplies only zeros with."""
-    for index in reading.silenced():
+    for index in reading.silenced(met):
         form = values.get(index)
         if isinstance(form, Form):
             system.pin(form)
