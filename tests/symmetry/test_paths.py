@@ -1,6 +1,7 @@
 """Paths that the example does not take: rescaled copies agree there too, or the group is smaller."""
 
 import copy
+import logging
 import random
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,45 @@ class Branch(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h = self.last(self.inner(x))
         return h if x.sum() > 0 else self.last(torch.tanh(h))
+
+
+class Windows(nn.Module):
+    """Takes whole windows of four steps alone, and a single one by another path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.up(x).unflatten(1, (-1, 4))
+        return self.down(h.relu() if h.shape[1] > 1 else h.tanh())
+
+
+class Padded(nn.Module):
+    """Fills up places to windows of four."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.inner = nn.Embedding(9, 4), nn.Linear(4, 4)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        missing = -ids.shape[1] % 4
+        if missing > 0:
+            ids = nn.functional.pad(ids, (0, missing), value=1)
+        return self.inner(self.table(ids)).relu()
+
+
+class Checked(nn.Module):
+    """A network whose inputs are checked by their values first, so that torch cannot follow its sizes."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not bool(torch.isfinite(x).all()):
+            raise ValueError("inputs must be finite")
+        return self.inner(x)
 
 
 class Residual(nn.Module):
@@ -227,6 +267,20 @@ def test_lengths_at_which_the_path_changes_are_found_and_tried(length: int) -> N
     assert not len(spec)
     assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
     assert len(discover(model, (torch.rand(2, length + 1, 4),))) == 0
+
+
+def test_multiples_are_tried_where_other_lengths_are_refused() -> None:
+    model = Checked(Windows())
+    spec = found(model, torch.rand(2, 8, 4))
+    assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
+    assert largest_change(model, spec, [(rows(2, 4, 4),), (rows(2, 12, 4),)]) < 1e-12
+
+
+def test_what_torch_logs_of_sizes_that_it_cannot_follow_is_not_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    discover(Padded(), (torch.randint(1, 9, (2, 6)),))
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_a_length_that_is_too_large_to_be_tried_pins_its_frame() -> None:

@@ -30,7 +30,7 @@ from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Earlier
 from symoptim.symmetry.rules.pointwise import COPIES
 from symoptim.symmetry.tensors import model_tensors
-from symoptim.symmetry.variations import Call, Sizes, other_values, resized, sizes_to_try
+from symoptim.symmetry.variations import Call, Sizes, multiples, other_values, resized, sizes_to_try
 
 ASKS = ("_local_scalar_dense", "equal")
 """Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
@@ -174,12 +174,17 @@ class _Surveyor:
 
     def _try_sizes(self, call: Call, first: Graph, keep: Any) -> None:
         for group in sizes_to_try(self.model, call, self.places):
-            taken = [self._try_axes(call, first, keep, group, size) for size in group.sizes]
-            if not any(taken) and len(group.axes) > 1:  # perhaps one of them is free
-                for axis in group.axes:
-                    alone = group._replace(axes=(axis,))
-                    for size in group.sizes[:2]:
-                        self._try_axes(call, first, keep, alone, size)
+            if self._try_all(call, first, keep, group, group.sizes):
+                continue
+            number, axis = group.axes[0]
+            steps = multiples(call.tensors()[number].shape[axis])
+            if not self._try_all(call, first, keep, group, steps) and len(group.axes) > 1:
+                for alone in group.axes:  # perhaps one of them is free
+                    self._try_all(call, first, keep, group._replace(axes=(alone,)), group.sizes[:2])
+
+    def _try_all(self, call: Call, first: Graph, keep: Any, group: Sizes, sizes: Sequence[int]) -> bool:
+        """Whether the model takes any of these sizes."""
+        return any([self._try_axes(call, first, keep, group, size) for size in sizes])
 
     def _try_axes(self, call: Call, first: Graph, keep: Any, group: Sizes, size: int) -> bool:
         other = resized(call, group.axes, size)

@@ -100,7 +100,8 @@ class Recorder(TorchDispatchMode):
         if index is None:
             if not literal and value not in self.earlier:
                 raise TraceError(
-                    f"a tensor of shape {tuple(value.shape)} comes from where torch does not see"
+                    f"a tensor of shape {tuple(value.shape)} comes from where torch does not see (numpy, "
+                    "compiled code): make it by torch's own operations, or give it as an input"
                 )
             own = {_memory(leaf.tensor) for leaf in self.leaves if leaf.kind != "constant"}
             original = value if _memory(value) in own else value.clone()  # a second way to a weight is seen

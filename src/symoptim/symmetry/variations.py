@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
+from symoptim.symmetry.quiet import quietly
+
 LARGEST_INPUT = 2**16
 """Entries of an input that is tried though the example has fewer; four times the example is always tried."""
 MOST_SIZES = 8
@@ -148,6 +150,15 @@ def _by_equal_sizes(call: Call) -> list[Sizes]:
     return [Sizes(tuple(axes), _ordinary(size)) for size, axes in groups.items() if size]
 
 
+def multiples(size: int) -> tuple[int, ...]:
+    """Sizes for models that take only multiples of something: twice and half as many.
+
+    >>> multiples(8), multiples(1)
+    ((16, 4), (2,))
+    """
+    return tuple(n for n in (2 * size, size // 2) if n > 0)
+
+
 def _ordinary(size: int) -> tuple[int, ...]:
     """Sizes worth a try that nobody has asked for: one more, about twice and half as many."""
     return tuple(dict.fromkeys(n for n in (size + 1, 2 * size + 1, size // 2) if n > 0 and n != size))
@@ -190,7 +201,7 @@ def _by_symbols(model: nn.Module, call: Call, places: Mapping[int, str]) -> list
     try:
         symbolic = call.changed(fake)
         tensors = {name: mode.from_tensor(tensor, static_shapes=True) for name, tensor in own_tensors(model)}
-        with _noting(guards, places), mode, torch.no_grad():
+        with quietly(), _noting(guards, places), mode, torch.no_grad():
             functional_call(model, tensors, symbolic.inputs, dict(symbolic.keywords))
     except Exception:  # of values it does not have, say: what it has compared before holds all the same
         if not fakes:
