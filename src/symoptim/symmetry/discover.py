@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch._ops import HigherOrderOperator
 
-from symoptim.errors import OptionError, PathWarning, warn_user
+from symoptim.errors import OptionError, PathWarning, TraceError, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
@@ -127,6 +128,8 @@ def _graphs_of(
     """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded."""
     graph, recorded = _traced(model, calls[0])
     try:
+        if graph is not None:
+            _require_plain_operations(graph)
         seen = survey(model, calls, vouch, graph)
     except Exception as failure:  # it cannot be run: on the meta device there are no values to ask for, say
         if graph is None:
@@ -140,6 +143,13 @@ def _graphs_of(
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")
         graphs.append(other if traced is None else traced)
     return graphs, seen, recorded
+
+
+def _require_plain_operations(graph: Graph) -> None:
+    """Refuse to run what torch compiles when it is called: under a mode it would not, and never after."""
+    for operation in graph.operations:
+        if isinstance(operation.function, HigherOrderOperator):
+            raise TraceError(f"torch's {operation.name} cannot be watched")
 
 
 def _traced(model: nn.Module, call: Call) -> tuple[Graph | None, str]:
