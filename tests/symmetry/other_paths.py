@@ -190,6 +190,37 @@ def pooled_by_count(m: Any, x: Tensor) -> Tensor:
     return m.b(h[kept].mean(0) if kept.sum() > 3 else h.sum(0).tanh())
 
 
+class TwoResults(nn.Module):
+    """Returns its hidden units beside the result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(W, 6), nn.Linear(6, W)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = torch.relu(self.up(x))
+        return self.down(h), h
+
+
+def returned_aside(m: Any, x: Tensor) -> Tensor:
+    y, h = m.two(x)
+    return m.other(torch.tanh(h)) if x.abs().max() > 20 else m.last(y)
+
+
+def optional_aside(m: Any, x: Tensor, more: Tensor | None = None) -> Tensor:
+    y, h = m.two(x)
+    return m.last(y) if more is None else m.other(torch.tanh(h))
+
+
+def counted(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x)
+    return m.b(torch.relu(h) if (x > 50).nonzero().shape[0] == 0 else torch.tanh(h))
+
+
+def spread(m: Any, x: Tensor) -> Tensor:
+    return m.b(torch.relu(m.a(x))) * (torch.linspace(m.c[0], m.c[1], W) + m.c[0])
+
+
 # Lengths decide -------------------------------------------------------------------------------------------
 
 
@@ -379,7 +410,7 @@ class MovingAverage(nn.Module):
         return self.out(h - self.mean)
 
 
-def normalized(bias: bool, affine: bool = True, eps: float = 1e-5) -> Callable[[], nn.Module]:
+def normalized(bias: bool, affine: bool = True, eps: float = 1e-14) -> Callable[[], nn.Module]:
     return lambda: nn.Sequential(
         nn.Linear(W, 6, bias=bias), nn.BatchNorm1d(6, affine=affine, eps=eps), nn.ReLU(), nn.Linear(6, W)
     )
@@ -387,7 +418,11 @@ def normalized(bias: bool, affine: bool = True, eps: float = 1e-5) -> Callable[[
 
 def convolutions() -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3), nn.BatchNorm2d(3)
+        nn.Conv2d(2, 4, 3, padding=1),
+        nn.BatchNorm2d(4, eps=1e-14),
+        nn.ReLU(),
+        nn.Conv2d(4, 3, 3),
+        nn.BatchNorm2d(3),
     )
 
 
@@ -527,6 +562,12 @@ NETWORKS: Mapping[str, Case] = {
     ),
     "a flag": Case(own(flag, c=linear(), **A_B), FLAT, ((x(5, W, seed=1), True), *OTHERS)),
     "rows that are kept": Case(own(pooled_by_count, **A_B), FLAT, OTHERS),
+    "returned aside": Case(own(returned_aside, two=TwoResults, other=linear(6), last=linear()), FLAT, OTHERS),
+    "optional, returned aside": Case(
+        own(optional_aside, two=TwoResults, other=linear(6), last=linear()), FLAT, ((x(5, W), x(5, W)),)
+    ),
+    "number of very large entries": Case(own(counted, **A_B), FLAT, ((x(5, W, times=100.0),), *OTHERS)),
+    "points between weights": Case(own(spread, c=table(2), **A_B), FLAT, OTHERS),
     "positions": Case(own(positions, norm=lambda: nn.LayerNorm(W), table=table(32, W)), SHORT, LONG),
     "split table": Case(own(split_table, **TABLE), SHORT, SEQUENCES),
     "unbound table": Case(own(unbound_table, **TABLE), SHORT, SEQUENCES),

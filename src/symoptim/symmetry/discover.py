@@ -85,7 +85,11 @@ def discover(
     space = null_space(system.count, system.rows, rank)
     spec = _spec(findings, space, _aliases(model, findings), recorded)
     spec = replace(
-        spec, modes=modes_of(model), unreached=seen.unreached, paths=seen.sentences, examples=tuple(given)
+        spec,
+        modes=modes_of(model),
+        unreached=seen.unreached,
+        paths=seen.sentences,
+        examples=tuple(call.changed(lambda _, tensor: tensor.detach()) for call in given),
     )
     if seen.exposed or (seen.first is None and not all(one.is_meta for one in model.parameters())):
         warn_user(_warning(spec), PathWarning)
@@ -110,6 +114,8 @@ def _unpacked(model: nn.Module, given: Sequence[Call]) -> tuple[nn.Module, list[
 
 def _warning(spec: SymmetrySpec) -> str:
     """What is not known of the paths through a model, and the way out."""
+    if not spec.unreached and not any("(pinned)" in said for said in spec.paths):
+        return f"{'; '.join(spec.paths)}; nothing was pinned for others, so that they may differ"
     said = list(spec.paths)
     if spec.unreached:
         count = f" and {len(spec.unreached) - 4} more" if len(spec.unreached) > 4 else ""
@@ -130,6 +136,8 @@ def _graphs_of(
         if graph is not None:
             _require_plain_operations(graph)
         seen = survey(model, calls, vouch, graph)
+    except OptionError:
+        raise
     except Exception as failure:  # it cannot be run: on the meta device there are no values to ask for, say
         if graph is None:
             raise

@@ -34,7 +34,8 @@ def crossings(graph: Graph, exposed: frozenset[str]) -> set[int]:
         for index in operation.references():
             if any(_around_both(place, operation.place) in exposed for place in made[index]):
                 found.add(index)
-    return found
+    # A module may return what its caller uses on another path only.
+    return found | {ref.index for caller, ref in graph.returned if caller in exposed}
 
 
 def _around_both(one: str, other: str) -> str:

@@ -58,6 +58,8 @@ class Graph:
     outputs: tuple[Ref, ...]
     mutated: tuple[tuple[str, Ref], ...]
     """Names of buffers, and their values afterwards."""
+    returned: tuple[tuple[str, Ref], ...] = ()
+    """Values that a module has returned, each with the module that called it, where that is known."""
 
     def parts_read(self) -> dict[int, frozenset[int]]:
         """Of every operation, which of its results are taken out of the tuple it returns."""

@@ -24,6 +24,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
+from symoptim.errors import OptionError, TraceError
 from symoptim.symmetry.graph import Graph, Operation, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
 from symoptim.symmetry.record import record
@@ -62,8 +63,6 @@ class Survey:
     """Modules whose frames are exposed."""
     sentences: tuple[str, ...] = ()
     """What decides the path, in words."""
-    vouched: bool = True
-    """Whether the user has vouched for all of it, so that nothing is exposed."""
 
 
 def survey(
@@ -93,6 +92,7 @@ class _Surveyor:
 
     def __init__(self, model: nn.Module, vouch: Sequence[str], exported: Graph | None) -> None:
         self.model, self.vouch = isolated(model), tuple(vouch)
+        self.exported = exported is not None  # sizes that depend on values decide nothing there
         operations = () if exported is None else exported.operations
         self.sized = {one.place for one in operations if has_symbolic_result(one)}
         """Modules in which sizes depend on values, whatever these are."""
@@ -121,17 +121,32 @@ class _Surveyor:
                 found.others.append((call, graph, sizes))
 
         for call in calls[1:]:
-            keep(call, self._pass(call), sizes=True)
+            try:
+                keep(call, self._pass(call), sizes=True)
+            except TraceError as failure:
+                raise OptionError(f"an example of inputs=[...] cannot be used: {failure}") from failure
         self._try_values(calls[0], found.first, keep)
         self._try_sizes(calls[0], found.first, keep)
         self._note_asked_values()
-        return self._closed(found)
+        self._close(found)
+        if found.exposed:
+            self._add_returned_values(found, calls[0])
+        return found
+
+    def _add_returned_values(self, found: Survey, first: Call) -> None:
+        """Passes that show what modules return; without them nothing but inner parts of modules is hidden."""
+        try:
+            for call in (first, *(call for call, _, _ in found.others)):
+                graph = record(self.model, *_copied(call), self.earlier, functional=False)
+                found.others.append((call, graph, False))
+        except Exception:  # not every model can be watched so
+            found.exposed = frozenset(self.places.values())
 
     def _pass(self, call: Call) -> Graph:
         """One pass, with seeds of its own."""
         self.seed += 1
         set_seeds(self.seed)
-        graph = record(self.model, call.inputs, call.keywords, self.earlier)
+        graph = record(self.model, *_copied(call), self.earlier)
         self.passes.append(graph)
         return graph
 
@@ -184,7 +199,7 @@ class _Surveyor:
 
     def _try_all(self, call: Call, first: Graph, keep: Any, group: Sizes, sizes: Sequence[int]) -> bool:
         """Whether the model takes any of these sizes."""
-        return any([self._try_axes(call, first, keep, group, size) for size in sizes])
+        return sum(self._try_axes(call, first, keep, group, size) for size in sizes) > 0
 
     def _try_axes(self, call: Call, first: Graph, keep: Any, group: Sizes, size: int) -> bool:
         other = resized(call, group.axes, size)
@@ -201,7 +216,7 @@ class _Surveyor:
 
     def _note_asked_values(self) -> None:
         for graph in self.passes:
-            asked = list(_asked(graph))
+            asked = [one for one in _asked(graph) if not self.exported or one[0].name in ASKS]
             often = Counter(operation.place for operation, _ in asked)
             for operation, cause in asked:
                 if often[operation.place] <= self.asked[operation.place]:
@@ -210,8 +225,8 @@ class _Surveyor:
                     f"{cause} are asked for by Python and may decide the path", set()
                 ).add(operation.place)
 
-    def _closed(self, found: Survey) -> Survey:
-        """The result: modules around exposed ones are exposed too, those that are vouched for are not."""
+    def _close(self, found: Survey) -> None:
+        """Complete the result: modules around exposed ones are exposed too, vouched ones are not."""
         tensors = dict(self.model.named_parameters())
         names = model_tensors(self.model)
         used = {id(names[name]) for graph in self.passes for name in _used(graph) if name in names}
@@ -229,10 +244,8 @@ class _Surveyor:
             where = ", ".join(place or "the model itself" for place in sorted(places)[:4])
             more = f" and {len(places) - 4} more" if len(places) > 4 else ""
             sentences.append(f"{reason}: in {where}{more} ({word})")
-        found.vouched = not exposed
         found.exposed = frozenset(self._with_frames_around(exposed))
         found.unreached, found.sentences = unreached, tuple(sentences)
-        return found
 
     def _is_vouched(self, name: str) -> bool:
         around = [name.rsplit(".", cut)[0] for cut in range(name.count(".") + 1)]
@@ -247,6 +260,11 @@ class _Surveyor:
             if name and name.rpartition(".")[0] in around and isinstance(module, CONTAINERS):
                 around.add(name)
         yield from around
+
+
+def _copied(call: Call) -> Call:
+    """The same call with tensors of its own: a model may write into its inputs."""
+    return call.changed(lambda _, tensor: tensor.detach().clone())
 
 
 def _decided_in(place: str, *passes: Counter[Step]) -> str:
@@ -313,8 +331,15 @@ def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
             cause = "random values"
         if cause:
             causes[operation.index] = cause
-            if operation.name in ASKS:
+            if operation.name in ASKS or _has_size_by_values(operation):
                 yield operation, cause
+
+
+def _has_size_by_values(operation: Operation) -> bool:
+    """Whether the size of a result tells Python of values: how many are not zero, or different."""
+    tags = getattr(operation.function, "tags", ())
+    # An index by numbers has that tag, too; only one by a mask has a size that depends on values.
+    return torch.Tag.dynamic_output_shape in tags and operation.name not in ("index", "repeat_interleave")
 
 
 def _draws(operation: Operation) -> bool:

@@ -30,6 +30,8 @@ def record(
     inputs: tuple[Any, ...],
     keywords: Mapping[str, Any] | None = None,
     earlier: Earlier | None = None,
+    *,
+    functional: bool = True,
 ) -> Graph:
     """Run a model once and note every operation; it is left as it is.
 
@@ -38,6 +40,7 @@ def record(
         inputs: positional arguments of a call; their values decide which way it goes.
         keywords: its other arguments.
         earlier: tensors that were there before, where several passes follow each other.
+        functional: whether to turn operations in place into values. If not, what modules return is known.
 
     Returns:
         The graph of that way.
@@ -48,6 +51,8 @@ def record(
     named = dict(keywords or {})
     with TRACING:
         require_plain(model)
+        if not functional:
+            return _recorded(model, inputs, named, partial, earlier)
         try:
             return _recorded(model, inputs, named, functionalize, earlier)
         except SymoptimError:

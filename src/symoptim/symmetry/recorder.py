@@ -72,6 +72,7 @@ class Recorder(TorchDispatchMode):
         self.leaves: list[Leaf] = []
         self.operations: list[Operation] = []
         self.written_back: dict[int, Ref | None] = {}
+        self.returned: list[tuple[str, Tensor]] = []
 
     def add_leaf(self, tensor: Tensor, kind: Kind, name: str, *, original: Tensor) -> int:
         """Note a value that is there from the beginning."""
@@ -121,9 +122,11 @@ class Recorder(TorchDispatchMode):
             if get_ident() == thread:
                 self.stack.append(self.names.get(id(module), self.stack[-1] if self.stack else ""))
 
-        def leave(*_: Any) -> None:
+        def leave(_: nn.Module, __: Any, output: Any) -> None:
             if get_ident() == thread:
                 self.stack.pop()
+                caller = self.stack[-1] if self.stack else ""
+                self.returned += [(caller, one) for one in tree_leaves(output) if isinstance(one, Tensor)]
 
         stack = ExitStack()
         stack.callback(_module.register_module_forward_pre_hook(enter).remove)
@@ -195,7 +198,9 @@ class Recorder(TorchDispatchMode):
         for name, tensor in after.items():
             if self.refer(tensor).index != own[name]:
                 mutated.append((name, self.refer(tensor)))
-        return Graph(tuple(self.leaves), tuple(self.operations), tuple(refs), tuple(mutated))
+        known = [one for one in self.returned if id(one[1]) in self.number or id(one[1]) in self.parts]
+        returned = tuple((caller, self.refer(one)) for caller, one in known)
+        return Graph(tuple(self.leaves), tuple(self.operations), tuple(refs), tuple(mutated), returned)
 
 
 def _written(func: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Iterator[Tensor]:

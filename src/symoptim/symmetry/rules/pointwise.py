@@ -22,14 +22,14 @@ NONLINEAR = (
     "hardswish hardsigmoid mish sin cos erf log1p expm1 logsumexp logit cross_entropy_loss nll_loss "
     "nll_loss_forward nll_loss2d_forward log_softmax _log_softmax log_sigmoid atan asin acos sinh cosh "
     "exp2 log2 round floor ceil mse_loss floor_divide remainder fmod histc bincount searchsorted bucketize "
-    "_local_scalar_dense"
+    "_local_scalar_dense linspace logspace"
 ).split()
 # They see no scale at all: signs, and what is made from nothing.
 SCALE_FREE = (
     "sign sgn angle isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_and "
     "bitwise_or "
     "bitwise_not arange ones empty rand randn randint randperm any all one_hot "
-    "sym_constrain_range eye linspace"
+    "sym_constrain_range eye"
 ).split()
 # Not even a value: only the shape or the type.
 SHAPE_ONLY = (
