@@ -68,7 +68,9 @@ def test_where_eps_is_not_felt_nothing_is_held_back(act: Callable[..., Tensor]) 
 @pytest.mark.parametrize("act", ACTING)
 def test_where_every_generator_is_felt_nothing_changes(act: Callable[..., Tensor]) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 4, bias=False), nn.LayerNorm(4, elementwise_affine=False, eps=1.0))
+    model = nn.Sequential(nn.Linear(3, 4, bias=False), nn.LayerNorm(4, elementwise_affine=False, eps=1e-3))
+    with torch.no_grad():
+        model[0].weight.mul_(1e-3)  # far below eps
     spec = discover(model, (torch.randn(6, 3),))
     assert len(spec) == 1
     before = copy.deepcopy(model)

@@ -437,7 +437,13 @@ CASES = {
     "prophetnet": Case(
         "ProphetNetForConditionalGeneration",
         {
-            **SEQUENCES,
+            **SPECIAL,
+            "hidden_size": WIDTH,
+            "vocab_size": TOKENS,
+            "encoder_ffn_dim": UNITS,
+            "decoder_ffn_dim": UNITS,
+            "max_position_embeddings": 64,
+            "decoder_start_token_id": 1,
             "num_encoder_layers": LAYERS,
             "num_decoder_layers": LAYERS,
             "num_encoder_attention_heads": HEADS,
@@ -706,7 +712,7 @@ CASES = {
             "expand_ratios": [1, 2],
             "width_coefficient": 1.0,
             "depth_coefficient": 1.0,
-            "hidden_dim": 12,
+            "hidden_dim": 1280,
             "depthwise_padding": [],
             "num_labels": 3,
         },
