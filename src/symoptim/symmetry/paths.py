@@ -27,6 +27,7 @@ from torch.utils._pytree import tree_map
 from symoptim.errors import OptionError, TraceError
 from symoptim.symmetry.graph import Graph, Operation, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
+from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Earlier
 from symoptim.symmetry.rules.pointwise import COPIES
@@ -83,7 +84,7 @@ def survey(
     Raises:
         TraceError: the example cannot be watched.
     """
-    with seeds_restored():
+    with seeds_restored(), quietly():  # what a model warns of would be said at every pass
         return _Surveyor(model, vouch, exported).survey(calls)
 
 
@@ -278,7 +279,7 @@ def _decided_in(place: str, *passes: Counter[Step]) -> str:
 
 
 def _steps(graph: Graph) -> list[Step]:
-    """All operations of a pass but those that only take a part of a result."""
+    """All operations of a pass but those that take a part of a result, or mark a range for profilers."""
     names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
     return [
         Step(
@@ -288,7 +289,7 @@ def _steps(graph: Graph) -> list[Step]:
             _numbers(operation),
         )
         for operation in graph.operations
-        if operation.name != "getitem"
+        if operation.name != "getitem" and not operation.name.startswith("profiler::")
     ]
 
 
