@@ -23,6 +23,7 @@ def names_of(optimizer: UnitNormSGD, geometry: str) -> set[str]:
     return {name for group in groups for name in group["param_names"]}
 
 
+@pytest.mark.filterwarnings("ignore:.*are .plain.:symoptim.errors.GeometryWarning")
 @pytest.mark.filterwarnings("ignore:UnitNormSGD takes plain steps:symoptim.errors.GeometryWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_with_example_inputs_outputs_stay_what_they_were(name: str) -> None:

@@ -89,11 +89,18 @@ def discover(
         modes=modes_of(model),
         unreached=seen.unreached,
         paths=seen.sentences,
-        examples=tuple(call.changed(lambda _, tensor: tensor.detach()) for call in given),
+        examples=tuple(map(_without_graphs, given)),
     )
     if seen.exposed or (seen.first is None and not all(one.is_meta for one in model.parameters())):
         warn_user(_warning(spec), PathWarning)
     return spec
+
+
+def _without_graphs(call: Call) -> Call:
+    """The call as it is, or with tensors that keep no graph alive."""
+    if not any(tensor.requires_grad for tensor in call.tensors()):
+        return call
+    return call.changed(lambda _, tensor: tensor.detach())
 
 
 def _call(given: Any, first: Call) -> Call:
