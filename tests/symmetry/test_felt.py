@@ -17,9 +17,17 @@ from symoptim.symmetry.spec import SymmetrySpec
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
 
 
+@torch.no_grad()
+def shrink(layer: nn.Module, times: float) -> None:
+    for parameter in layer.parameters():
+        parameter.mul_(times)
+
+
 def normalized(eps: float) -> tuple[nn.Module, SymmetrySpec]:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4, eps=eps), nn.Linear(4, 2))
+    model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4, eps=min(eps, 1e-3)), nn.Linear(4, 2))
+    if eps > 1e-3:  # which is no guard: as large beside smaller weights
+        shrink(model[0], (1e-3 / eps) ** 0.5)
     return model, discover(model, (X,))
 
 
@@ -102,7 +110,10 @@ def test_where_there_is_no_eps_the_model_is_not_called() -> None:
 
 def test_it_is_measured_in_the_mode_of_the_group() -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 4, bias=False), nn.BatchNorm1d(4, eps=0.1), nn.ReLU(), nn.Linear(4, 2))
+    model = nn.Sequential(
+        nn.Linear(3, 4, bias=False), nn.BatchNorm1d(4, eps=1e-3), nn.ReLU(), nn.Linear(4, 2)
+    )
+    shrink(model[0], 0.1)
     spec = discover(model, (X,))
     model.eval()
     with torch.no_grad():
