@@ -10,7 +10,7 @@ from symoptim.modules import require_module
 from symoptim.optim.checks import is_zero, labeled
 from symoptim.optim.doubts import warn_of_hidden_classifier, warn_of_plain
 from symoptim.optim.unit_rows import gauge_weights
-from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, route, routed_in
+from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, names_any, route, routed_in
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.roles import roles_from
 from symoptim.symmetry.spec import SymmetrySpec
@@ -165,15 +165,10 @@ def _without_zeros(routed: list[Routed], overrides: Mapping[str, Geometry | Role
     """Weights that are entirely zero become plain, for they have no scale; not those the user has named."""
     return [
         one._replace(role=Role("plain", 0, "zero at the start"))
-        if one.role.geometry != "plain" and is_zero(one.parameter) and not _named(one.names, overrides)
+        if one.role.geometry != "plain" and is_zero(one.parameter) and not names_any(overrides, one.names)
         else one
         for one in routed
     ]
-
-
-def _named(names: tuple[str, ...], overrides: Mapping[str, Geometry | Role]) -> bool:
-    """Whether an override is about a parameter with these names."""
-    return any(not key or f"{name}.".startswith(f"{key}.") for key in overrides for name in names)
 
 
 def _with_gauge(routed: list[Routed], model: nn.Module, spec: SymmetrySpec) -> list[Routed]:

@@ -1,4 +1,4 @@
-"""What an optimizer in the full metric says at a step: another mode, parameters that nobody trains."""
+"""What an optimizer in the full metric says at a step: another mode, parameters that are not trained."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast

@@ -24,9 +24,10 @@ from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.drawn import Drawn, other_calls, tensors_of
 from symoptim.symmetry.exact import Arguments
+from symoptim.symmetry.failures import described
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of
-from symoptim.symmetry.trials import Trials, described, powers_of_two
+from symoptim.symmetry.trials import Trials, powers_of_two
 
 PASSING = 1e-8
 """Errors below count as rounding: deep networks magnify that of float64."""

@@ -15,6 +15,7 @@ from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import prepared
+from symoptim.symmetry.failures import described
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
@@ -26,7 +27,6 @@ from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of, model_tensors, unique_values, whole_numbers
 from symoptim.symmetry.trace import NotExportable, trace
-from symoptim.symmetry.trials import described
 from symoptim.symmetry.variations import Call
 
 

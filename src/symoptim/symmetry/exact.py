@@ -1,10 +1,8 @@
 """Calls of copies of a model, in float64 and with the same random numbers, that leave nothing behind."""
 
-import random
-import sys
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +12,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from symoptim.errors import TraceError
 from symoptim.symmetry.copies import WIDER, copied
 from symoptim.symmetry.graph import name_of
+from symoptim.symmetry.isolation import seeds_restored, set_seeds
 from symoptim.symmetry.tensors import model_tensors, tensors_in
 
 NO_EPS = 1e-30  # torch refuses zero in training mode
@@ -81,19 +80,9 @@ class Trial:
 @contextmanager
 def same_randomness() -> Generator[None]:
     """Seed the generators of Python, numpy and torch with a fixed number, and bring their states back."""
-    numpy: Any = sys.modules.get("numpy")
-    python, others = random.getstate(), numpy.random.get_state() if numpy else None
-    with cast("Any", torch).random.fork_rng():
-        random.seed(0)
-        if numpy:
-            numpy.random.seed(0)
-        torch.random.manual_seed(0)  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            if numpy:
-                numpy.random.set_state(others)
+    with seeds_restored():
+        set_seeds(0)
+        yield
 
 
 def difference(before: list[Tensor], after: list[Tensor]) -> float:

@@ -60,7 +60,7 @@ def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping
         hint = ""
         if len(inputs) == 1 and isinstance(inputs[0], Mapping) and not keywords:
             hint = "; a dictionary of arguments by name is given as keywords: discover(model, (), inputs)"
-        raise TraceError(f"the model fails on these inputs: {said(error)}{hint}") from error
+        raise TraceError(f"the model fails on these inputs: {described(error)}{hint}") from error
 
 
 def _failure(
@@ -96,16 +96,16 @@ def unwatched(error: Exception) -> TraceError:
             "torch's own operations, such as scaled_dot_product_attention"
         )
     return TraceError(
-        f"the model runs, but fails while its operations are watched: {said(error)}: write that part with "
-        "torch's own operations, or discover the part of the model around it"
+        f"the model runs, but fails while its operations are watched: {described(error)}: write that part "
+        "with torch's own operations, or discover the part of the model around it"
     )
 
 
-def said(error: Exception) -> str:
-    r"""An error as Python shows it, the first line.
+def described(error: Exception) -> str:
+    r"""An error as Python shows it: its kind and the first line.
 
-    >>> said(ValueError("no\nreally")), said(AssertionError())
+    >>> described(ValueError("no\nreally")), described(AssertionError())
     ('ValueError: no', 'AssertionError')
     """
     first, *_ = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return f"{type(error).__name__}: {first[:200]}" if first else type(error).__name__

@@ -12,9 +12,10 @@ from symoptim.errors import EpsWarning, SymmetryError, warn_user
 from symoptim.modules import require_module
 from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.exact import Arguments
+from symoptim.symmetry.failures import described
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of
-from symoptim.symmetry.trials import Outputs, Trials, described
+from symoptim.symmetry.trials import Outputs, Trials
 
 
 def require_unfelt(

@@ -113,10 +113,10 @@ class _Surveyor:
         """All passes, one after the other."""
         found = Survey(first=self._pass(calls[0]))
         assert found.first is not None
-        seen: set[object] = {_path(found.first)}
+        seen: set[object] = {_steps(found.first)}
 
         def keep(call: Call, graph: Graph, *, sizes: bool) -> None:
-            path = frozenset(_kinds(graph)) if sizes else _path(graph)
+            path = frozenset(_kinds(graph)) if sizes else _steps(graph)
             if path not in seen:
                 seen.add(path)
                 found.others.append((call, graph, sizes))
@@ -155,20 +155,20 @@ class _Surveyor:
         """The same, or None where the model does not take such inputs."""
         try:
             return None if call is None else self._pass(call)
-        except Exception:  # whatever it has against them
+        except Exception:  # the model does not take such inputs
             return None
 
     def _try_values(self, call: Call, first: Graph, keep: Any) -> None:
         different = False
         for other in other_values(call):
             graph = self._tried(other)
-            if graph is not None and _path(graph) != _path(first):
+            if graph is not None and _steps(graph) != _steps(first):
                 keep(other, graph, sizes=False)
                 if self._but_for_sizes(graph) != self._but_for_sizes(first):
                     different = True
                     self._expose(first, graph, "values of the inputs decide the path")
         again = [graph for graph in (self._tried(call), self._tried(call)) if graph is not None]
-        if any(_path(graph) != _path(first) for graph in again):
+        if any(_steps(graph) != _steps(first) for graph in again):
             if different:
                 self.reasons.clear()  # values need not have had anything to do with it
             for graph in self.passes[1:]:
@@ -278,10 +278,10 @@ def _decided_in(place: str, *passes: Counter[Step]) -> str:
     return around
 
 
-def _steps(graph: Graph) -> list[Step]:
+def _steps(graph: Graph) -> tuple[Step, ...]:
     """All operations of a pass but those that take a part of a result, or mark a range for profilers."""
     names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
-    return [
+    return tuple(
         Step(
             operation.place,
             operation.name,
@@ -290,7 +290,7 @@ def _steps(graph: Graph) -> list[Step]:
         )
         for operation in graph.operations
         if operation.name != "getitem" and not operation.name.startswith("profiler::")
-    ]
+    )
 
 
 def _numbers(operation: Operation) -> str:
@@ -299,10 +299,6 @@ def _numbers(operation: Operation) -> str:
 
     arguments, keywords = tree_map(plain, (operation.arguments, dict(operation.keywords)))
     return f"{arguments} {keywords}"
-
-
-def _path(graph: Graph) -> tuple[Step, ...]:
-    return tuple(_steps(graph))
 
 
 def _kinds(graph: Graph) -> set[Step]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from symoptim.errors import SymmetryError
 from symoptim.symmetry.exact import Arguments, Trial, difference
+from symoptim.symmetry.failures import described
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import model_tensors
 
@@ -164,16 +165,6 @@ def _random_loss(outputs: list[Tensor]) -> Tensor | None:
             size = float(finite.max()) if finite.numel() else 0.0
             terms.append((one * drawn).sum() / (size or 1.0))
     return sum(terms[1:], terms[0]) if terms else None
-
-
-def described(failure: Exception) -> str:
-    """An error in a line.
-
-    >>> described(ValueError("no"))
-    'ValueError: no'
-    """
-    first, *_ = str(failure).strip().splitlines() or [""]
-    return f"{type(failure).__name__}: {first[:200]}".removesuffix(": ")
 
 
 def powers_of_two(spec: SymmetrySpec, element: Tensor) -> Tensor:

@@ -168,7 +168,7 @@ def multiples(size: int) -> tuple[int, ...]:
 
 
 def _ordinary(size: int) -> tuple[int, ...]:
-    """Sizes worth a try that nobody has asked for: one more, about twice and half as many."""
+    """Sizes that are tried without a reason: one more, about twice and half as many."""
     return tuple(dict.fromkeys(n for n in (size + 1, 2 * size + 1, size // 2) if n > 0 and n != size))
 
 
