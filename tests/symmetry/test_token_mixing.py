@@ -21,7 +21,7 @@ Make = Callable[[int, int, int], nn.Module]
 
 
 def system_of(model: nn.Module, tokens: int) -> System:
-    return interpret(trace(model, (torch.rand(2, tokens, 3),), known=RULES)).system
+    return interpret([trace(model, (torch.rand(2, tokens, 3),), known=RULES)]).system
 
 
 def sizes_of(system: System) -> tuple[int, int]:
