@@ -325,3 +325,46 @@ def test_a_value_is_seen_in_the_frames_between_its_maker_and_its_taker() -> None
     }
     assert not crossings(graph, frozenset({""})) & inside
     assert crossings(graph, frozenset({"", "0"})) & inside
+
+
+class BySize(nn.Module):
+    """Another activation for other numbers of rows."""
+
+    def __init__(self, is_ordinary: Callable[[Tensor], bool]) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4)
+        self.is_ordinary = is_ordinary
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.up(x)
+        return self.down(h.relu() if self.is_ordinary(x) else h.tanh())
+
+
+SIZES: dict[str, Callable[[Tensor], bool]] = {
+    "len": lambda x: len(x) < 11,
+    "equal": lambda x: x.shape[0] == 5,
+    "short": lambda x: len(x) > 3,
+    "list": lambda x: list(x.shape)[0] in (5,),
+}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_sizes_that_torch_takes_as_fixed_are_tried_too(kind: str) -> None:
+    spec = discover(BySize(SIZES[kind]), (torch.rand(5, 4),))
+    assert not len(spec)
+    assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_other_sizes_are_exported_where_a_model_cannot_be_recorded() -> None:
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2
+
+    class Scripted(BySize):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(scripted(x))
+
+    scripted: Any = torch.jit.script(doubled)
+    spec = discover(Scripted(SIZES["equal"]), (torch.rand(5, 4),))
+    assert not len(spec)
+    assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)

@@ -128,7 +128,7 @@ def _graphs_of(
     except TraceError as failure:
         if graph is None:
             raise
-        seen = Survey(sentences=(f"only the example's path is known ({failure})",))
+        seen = _exported(model, calls, vouch, failure)
     if graph is None:
         assert seen.first is not None
         graph = seen.first
@@ -137,6 +137,20 @@ def _graphs_of(
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")
         graphs.append(other if traced is None else traced)
     return graphs, seen, recorded
+
+
+def _exported(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str], failure: TraceError) -> Survey:
+    """What exported passes show of the paths of a model that cannot be recorded."""
+
+    def watch(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Graph:
+        return trace(model, inputs, keywords, known=RULES)
+
+    try:
+        return survey(model, calls, vouch, watch)
+    except NotExportable:  # it depends on Python's state, say
+        said = f"only the example's path is known ({failure})"
+        warn_user(f"{said}: certify the result with inputs that may take others", PathWarning)
+        return Survey(sentences=(said,))
 
 
 def _traced(model: nn.Module, call: Call) -> tuple[Graph | None, str]:

@@ -15,7 +15,7 @@ in an exposed frame, or in that of a module around it, is pinned, unless the use
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
@@ -64,13 +64,20 @@ class Survey:
     """Whether the user has vouched for all of it, so that nothing is exposed."""
 
 
-def survey(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = ()) -> Survey:
+Watch = Callable[[nn.Module, tuple[Any, ...], Mapping[str, Any]], Graph]
+"""What gives the graph of a pass."""
+
+
+def survey(
+    model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = (), watch: Watch = record
+) -> Survey:
     """Run a model on an example, and on variations of it.
 
     Args:
         model: the network; it is left as it is.
         calls: examples; variations are made of the first.
         vouch: patterns of names of modules and parameters that are not to be exposed.
+        watch: gives the graph of a pass; ``record`` by default.
 
     Returns:
         What was seen.
@@ -79,14 +86,14 @@ def survey(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = ()) -
         TraceError: the example cannot be watched.
     """
     with seeds_restored():
-        return _Surveyor(model, vouch).survey(calls)
+        return _Surveyor(model, vouch, watch).survey(calls)
 
 
 class _Surveyor:
     """Collects what passes show."""
 
-    def __init__(self, model: nn.Module, vouch: Sequence[str]) -> None:
-        self.model, self.vouch = isolated(model), tuple(vouch)
+    def __init__(self, model: nn.Module, vouch: Sequence[str], watch: Watch) -> None:
+        self.model, self.vouch, self.watch = isolated(model), tuple(vouch), watch
         named = cast("Iterable[tuple[str, nn.Module]]", self.model.named_modules())
         self.places = {id(module): name for name, module in named}
         self.reasons: dict[str, set[str]] = {}
@@ -118,7 +125,7 @@ class _Surveyor:
         """One pass, with seeds of its own."""
         self.seed += 1
         set_seeds(self.seed)
-        graph = record(self.model, call.inputs, call.keywords)
+        graph = self.watch(self.model, call.inputs, call.keywords)
         self.passes.append(graph)
         return graph
 
@@ -167,7 +174,8 @@ class _Surveyor:
 
     def _try_all(self, call: Call, first: Graph, keep: Any, group: Sizes, sizes: Sequence[int]) -> bool:
         """Whether the model takes any of these sizes."""
-        return any([self._try_axes(call, first, keep, group, size) for size in sizes])
+        taken = [self._try_axes(call, first, keep, group, size) for size in sizes]
+        return any(taken)
 
     def _try_axes(self, call: Call, first: Graph, keep: Any, group: Sizes, size: int) -> bool:
         other = resized(call, group.axes, size)
