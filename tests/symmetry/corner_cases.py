@@ -1,5 +1,6 @@
 """Uses of operations at the edge of their rules: functions of two weights, and what is free in them."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,11 @@ import torch.nn.functional as F  # noqa: N812 - as everybody does
 from torch import Tensor, nn
 
 from symmetry.soundness import changes
-from symoptim.symmetry.discover import discover
+from symoptim.symmetry.discover import discover as discover_with_doubts
 from symoptim.symmetry.spec import SymmetrySpec
+
+# No other path is sought in these networks: they ask for values, or have parameters that are not used.
+discover = functools.partial(discover_with_doubts, vouch="*")
 
 
 class Function(nn.Module):
@@ -172,6 +176,10 @@ CASES: dict[str, Callable[[Any, Tensor], Any]] = {
 
 
 FREE = {
+    "complex numbers": 4,
+    "real parts": 4,
+    "a mask of two axes": 7,
+    "a mask of one axis": 1,
     "an exponent is not rounded": 4,
     "zeros plus a small number are not zero": 4,
     "zeros clamped by a small number are not zero": 4,

@@ -176,6 +176,30 @@ CASES = {
         words,
         LAYERS * (ATTENTION + 2 * STREAM) + GAINS + STREAM,
     ),
+    # A table of distances is added to the scores, which have as many numbers: keys' biases stay free.
+    "mpnet": Case(
+        "MPNetForMaskedLM", "MPNetConfig", BERT, words, LAYERS * (ATTENTION + 2 * STREAM) + GAINS + STREAM
+    ),
+    "fnet": Case(
+        "FNetForMaskedLM",
+        "FNetConfig",
+        {name: value for name, value in BERT.items() if name != "num_attention_heads"},
+        words,
+    ),
+    "funnel": Case(
+        "FunnelForMaskedLM",
+        "FunnelConfig",
+        {
+            "vocab_size": TOKENS,
+            "block_sizes": [1, 1],
+            "num_decoder_layers": 1,
+            "d_model": WIDTH,
+            "n_head": HEADS,
+            "d_head": SIZE,
+            "d_inner": UNITS,
+        },
+        words,
+    ),
     "albert": Case("AlbertForMaskedLM", "AlbertConfig", {**BERT, "embedding_size": 8}, words),
     "deberta": Case("DebertaV2ForMaskedLM", "DebertaV2Config", BERT, words),
     "modernbert": Case(
@@ -212,6 +236,24 @@ CASES = {
             "decoder_start_token_id": 1,
         },
         lambda: {"input_features": torch.randn(2, 8, 32), "decoder_input_ids": tokens()},
+    ),
+    "wavlm": Case(
+        "WavLMForCTC",
+        "WavLMConfig",
+        {
+            **SHAPE,
+            "intermediate_size": UNITS,
+            "vocab_size": TOKENS,
+            "conv_dim": [8, 8],
+            "conv_stride": [2, 2],
+            "conv_kernel": [4, 3],
+            "num_conv_pos_embeddings": 4,
+            "num_conv_pos_embedding_groups": 2,
+            "num_feat_extract_layers": 2,
+            "num_buckets": 8,
+            "max_bucket_distance": 16,
+        },
+        lambda: {"input_values": torch.randn(2, 64)},
     ),
     "wav2vec2": Case(
         "Wav2Vec2ForCTC",
@@ -325,6 +367,28 @@ CASES = {
         "Qwen3MoeForCausalLM", "Qwen3MoeConfig", {**ROUTED, "moe_intermediate_size": 12}, words
     ),
     "gpt-oss": Case("GptOssForCausalLM", "GptOssConfig", ROUTED, words),
+    # Rotations by complex numbers.
+    "deepseek v2": Case(
+        "DeepseekV2ForCausalLM",
+        "DeepseekV2Config",
+        {
+            **BERT,
+            "use_cache": False,
+            "num_key_value_heads": HEADS,
+            "moe_intermediate_size": 12,
+            "n_routed_experts": EXPERTS,
+            "num_experts_per_tok": 2,
+            "n_group": 2,
+            "topk_group": 1,
+            "first_k_dense_replace": 1,
+            "q_lora_rank": 8,
+            "kv_lora_rank": 8,
+            "qk_rope_head_dim": SIZE,
+            "qk_nope_head_dim": SIZE,
+            "v_head_dim": SIZE,
+        },
+        words,
+    ),
     "deepseek v3": Case(
         "DeepseekV3ForCausalLM",
         "DeepseekV3Config",

@@ -61,9 +61,9 @@ def test_an_operation_without_a_rule_pins_what_it_touches_and_is_named() -> None
             self.head = nn.Linear(4, 2)
 
         def forward(self, x: Tensor) -> Tensor:
-            odd = torch.fft.fft(torch.relu(self.first(x))).real
+            odd = torch.special.i0e(torch.relu(self.first(x)))
             return self.head(torch.relu(self.second(odd)))
 
     spec = discover(Odd(), (torch.rand(5, 3),))
     assert len(spec) == 4  # of the layer behind it
-    assert any("fft" in name for name in spec.unknown)
+    assert any("special_i0e" in name for name in spec.unknown)

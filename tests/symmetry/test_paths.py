@@ -344,7 +344,7 @@ SIZES: dict[str, Callable[[Tensor], bool]] = {
     "len": lambda x: len(x) < 11,
     "equal": lambda x: x.shape[0] == 5,
     "short": lambda x: len(x) > 3,
-    "list": lambda x: list(x.shape)[0] in (5,),
+    "list": lambda x: tuple(x.shape) in ((5, 4),),
 }
 
 

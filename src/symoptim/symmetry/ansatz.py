@@ -3,9 +3,10 @@
     element      an unknown for every entry: exact, and slow; tests compare with it
     separable    an unknown for every row plus one for every index of each other axis
 
-Separable is enough wherever a parameter is used as a map between axes. Rows that are cut apart (groups, fused
-projections) have columns of their own; a stack of matrices has rows and columns for each. Index 0 of every
-axis but the first is fixed, so that different unknowns mean different scales.
+Separable is enough wherever a parameter is used as a map between axes; small parameters that
+features are only multiplied with, entry by entry, have an unknown for each. Rows that are cut apart (groups,
+fused projections) have columns of their own; a stack of matrices has rows and columns for each. Index 0 of
+every axis but the first is fixed, so that different unknowns mean different scales.
 """
 
 import itertools
@@ -27,6 +28,9 @@ CONVOLUTIONS = {
 }
 """Convolutions, and the position of their number of groups."""
 
+LARGEST_BY_ENTRY = 4096
+"""Entries of a parameter that may have an unknown each."""
+
 
 def leaf_form(system: System, users: list[Operation], leaf: Leaf, ansatz: Ansatz) -> Form:
     """Unknowns of a parameter or a buffer.
@@ -44,6 +48,9 @@ def leaf_form(system: System, users: list[Operation], leaf: Leaf, ansatz: Ansatz
     if not leaf.tensor.numel():
         return Form(shape)
     if ansatz == "element" or len(shape) < 2:
+        return Form(shape, (system.fresh(*shape),))
+    small = leaf.kind == "parameter" and leaf.tensor.numel() <= LARGEST_BY_ENTRY
+    if small and all(user.name == "mul" for user in users):
         return Form(shape, (system.fresh(*shape),))
     if len(shape) == 3 and not any(user.name in CONVOLUTIONS for user in users):
         return _stack_of_matrices(system, shape)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from symoptim.errors import SymmetryError, TraceError
 from symoptim.modules import mode_change, require_module
 from symoptim.symmetry.arguments import unpacked
+from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.drawn import Drawn, other_calls, tensors_of
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.spec import SymmetrySpec
@@ -165,9 +166,9 @@ def certify(
     >>> certificate.holds, certificate.tried
     (True, ('the example', 'other values', 'length 9 for 5', 'length 4 for 5'))
     """
-    model = require_module(model)
+    model, positional = require_module(model), arguments_of(example_inputs)
     there = spec.require_model(model)
-    visible, *arguments = unpacked(model, arguments_of(example_inputs), keywords)
+    visible, *arguments = unpacked(model, positional, prepared(model, positional, keywords))
     if any(tensor.device.type == "meta" for tensor in there.values()):
         return _not_tried(spec, "the model has no values (meta device): certify a copy that has some")
     calls = _calls(spec, (arguments[0], arguments[1]), draw=draw)

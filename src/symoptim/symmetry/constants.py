@@ -7,16 +7,11 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
-from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref, name_of
+from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref, has_plain_sizes, name_of
 
 LARGEST = 1_000_000
 """Elements of a value that is worth knowing: places are few, masks of long texts are many."""
 NOT_WRITTEN = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
-
-
-def has_plain_sizes(tensor: Tensor) -> bool:
-    """Whether no size of it depends on values."""
-    return all(type(size) is int for size in tensor.shape)
 
 
 def known_values(graph: Graph) -> dict[int, Tensor]:
@@ -52,6 +47,8 @@ def _computed(operation: Operation, values: Mapping[int, Tensor]) -> Tensor | No
     """The value of an operation on known values, if it is always the same."""
 
     def value(argument: Any) -> Any:
+        if isinstance(argument, torch.device) and argument.type == "meta":
+            return torch.device("cpu")  # places are made there, for a model without values has them too
         return values[argument.index] if isinstance(argument, Ref) else argument
 
     given = (operation.arguments, dict(operation.keywords))
@@ -68,6 +65,7 @@ def _computed(operation: Operation, values: Mapping[int, Tensor]) -> Tensor | No
         return None
     try:
         arguments, keywords = tree_map(value, given)
-        return operation.function(*arguments, **keywords)
+        found = operation.function(*arguments, **keywords)
+        return None if found.device.type == "meta" else found
     except Exception:  # whatever it is: the value stays unknown
         return None

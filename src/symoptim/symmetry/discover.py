@@ -9,12 +9,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import OptionError, PathWarning, TraceError, warn_user
+from symoptim.errors import OptionError, PathWarning, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
+from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.form import FIXED
-from symoptim.symmetry.graph import Graph
+from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
 from symoptim.symmetry.isolation import isolated
 from symoptim.symmetry.paths import Survey, survey
@@ -24,6 +25,7 @@ from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of, model_tensors, unique_values, whole_numbers
 from symoptim.symmetry.trace import NotExportable, trace
+from symoptim.symmetry.trials import described
 from symoptim.symmetry.variations import Call
 
 
@@ -71,7 +73,8 @@ def discover(
     4
     """
     model = require_module(model)
-    first = Call(arguments_of(example_inputs), dict(keywords or {}))
+    positional = arguments_of(example_inputs)
+    first = Call(positional, prepared(model, positional, keywords))
     given = [first, *(_call(one, first) for one in inputs)]
     visible, calls = _unpacked(model, given)
     graphs, seen, recorded = _graphs_of(visible, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
@@ -83,7 +86,7 @@ def discover(
     spec = replace(
         spec, modes=modes_of(model), unreached=seen.unreached, paths=seen.sentences, examples=tuple(given)
     )
-    if seen.exposed:
+    if seen.exposed or (seen.first is None and not all(one.is_meta for one in model.parameters())):
         warn_user(_warning(spec), PathWarning)
     return spec
 
@@ -124,14 +127,14 @@ def _graphs_of(
     """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded."""
     graph, recorded = _traced(model, calls[0])
     try:
-        seen = survey(model, calls, vouch)
-    except TraceError as failure:
+        seen = survey(model, calls, vouch, graph)
+    except Exception as failure:  # it cannot be run: on the meta device there are no values to ask for, say
         if graph is None:
             raise
         seen = _exported(model, calls, vouch, failure)
-    if graph is None:
+    if graph is None or (seen.first is not None and has_symbolic_sizes(graph)):
         assert seen.first is not None
-        graph = seen.first
+        graph, recorded = seen.first, recorded or "sizes of tensors depend on values"
     graphs = [graph]
     for call, other, sizes_alone in seen.others:
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")
@@ -139,18 +142,20 @@ def _graphs_of(
     return graphs, seen, recorded
 
 
-def _exported(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str], failure: TraceError) -> Survey:
+def _exported(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str], failure: Exception) -> Survey:
     """What exported passes show of the paths of a model that cannot be recorded."""
 
     def watch(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Graph:
         return trace(model, inputs, keywords, known=RULES)
 
+    reason = described(failure)
     try:
-        return survey(model, calls, vouch, watch)
-    except NotExportable:  # it depends on Python's state, say
-        said = f"only the example's path is known ({failure})"
+        seen = survey(model, calls, vouch, watch=watch)
+    except Exception:  # what depends on Python's state may be exported once only
+        said = f"only the path of the example is known ({reason})"
         warn_user(f"{said}: certify the result with inputs that may take others", PathWarning)
         return Survey(sentences=(said,))
+    return replace(seen, sentences=(f"only exported passes are known ({reason})", *seen.sentences))
 
 
 def _traced(model: nn.Module, call: Call) -> tuple[Graph | None, str]:

@@ -81,6 +81,31 @@ class Graph:
         return (operation for operation in self.operations if index in operation.references())
 
 
+def has_symbolic_sizes(graph: Graph) -> bool:
+    """Whether something made of the model's tensors has sizes that depend on values.
+
+    Places of scales are not known there, and all that such an operation touches is pinned: edges of a graph
+    without its loops, rows sorted by expert.
+    """
+    made = {leaf.index for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
+    for operation in graph.operations:
+        if not made.isdisjoint(operation.references()):
+            made.add(operation.index)
+            if has_symbolic_result(operation):
+                return True
+    return False
+
+
+def has_symbolic_result(operation: Operation) -> bool:
+    """Whether sizes of what comes out depend on values."""
+    return any(not has_plain_sizes(one) for one in tree_leaves(operation.result) if isinstance(one, Tensor))
+
+
+def has_plain_sizes(tensor: Tensor) -> bool:
+    """Whether no size of it depends on values."""
+    return all(type(size) is int for size in tensor.shape)
+
+
 def name_of(function: Any) -> str:
     """Name of an operation without its overload: ``linear`` of ``aten::linear.default``.
 

@@ -13,15 +13,15 @@ from typing import Any
 from torch import Tensor, nn
 
 from symoptim.symmetry.ansatz import Ansatz, leaf_form
-from symoptim.symmetry.constants import has_plain_sizes, known_values
+from symoptim.symmetry.constants import known_values
 from symoptim.symmetry.form import FIXED, Form, anything, fixed
 from symoptim.symmetry.frames import crossings
-from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, has_plain_sizes
 from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result, users_of
 from symoptim.symmetry.system import System
-from symoptim.symmetry.unread import tie_unread
+from symoptim.symmetry.unread import Pass, tie_unread
 
 MOVING: tuple[Kind, ...] = ("parameter", "buffer")
 Value = Form | tuple[Any, ...] | None
@@ -48,6 +48,18 @@ class Findings:
     )
     """Operations that are exact only up to a constant, their places, the constant."""
 
+    def said(self) -> "tuple[Counter[Any], ...]":
+        """What was counted so far; counting begins anew."""
+        counted = self.unknown, self.pinned, self.approximate
+        self.unknown, self.pinned, self.approximate = Counter(), Counter(), Counter()
+        return counted
+
+    def merge(self, before: "tuple[Counter[Any], ...]") -> None:
+        """Operations count once, on however many paths they are."""
+        self.unknown |= before[0]
+        self.pinned |= before[1]
+        self.approximate |= before[2]
+
 
 def interpret(
     graphs: Sequence[Graph], ansatz: Ansatz = "separable", exposed: frozenset[str] = frozenset()
@@ -72,16 +84,20 @@ def interpret(
     for graph in graphs:
         for leaf in graph.leaves:
             users.setdefault(leaf.name, []).extend(graph.users(leaf.index))
+    passes: list[Pass] = []
     for graph in graphs:
         forms: dict[int, Form] = {}
         for leaf in graph.in_order_of_use():
             findings.origins.append((findings.system.count, (leaf.name, "")))
             forms[leaf.index] = _leaf(findings, leaf, users[leaf.name], ansatz, by_tensor)
-        _walk(findings, graph, forms, crossings(graph, exposed))
+        before = findings.said()
+        passes.append(_walk(findings, graph, forms, crossings(graph, exposed)))
+        findings.merge(before)
+    tie_unread(findings.system, passes)
     return findings
 
 
-def _walk(findings: Findings, graph: Graph, forms: dict[int, Form], seen: Collection[int]) -> None:
+def _walk(findings: Findings, graph: Graph, forms: dict[int, Form], seen: Collection[int]) -> Pass:
     """Write the equations of one path; values that are ``seen`` in exposed frames are pinned."""
     values: dict[int, Value] = dict(forms)
     known = known_values(graph)
@@ -94,11 +110,11 @@ def _walk(findings: Findings, graph: Graph, forms: dict[int, Form], seen: Collec
             findings.system, operation, producers, known=known, read=read[operation.index], users=users
         )
         values[operation.index] = _result(findings, context, values)
-    tie_unread(findings.system, graph, values, known)
     for index in seen:
         for form in _forms(values.get(index)):
             findings.system.pin(form)
     _close(findings, graph, values)
+    return Pass(graph, values, known)
 
 
 def _is_there(tensor: Tensor) -> bool:
@@ -181,7 +197,7 @@ def _fits(result: Any, expected: Any) -> bool:
         return True
     if not has_plain_sizes(expected) or not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
-    if not expected.is_floating_point() and not _stands(result):
+    if not (expected.is_floating_point() or expected.is_complex()) and not _stands(result):
         return False  # rounding is not homogeneous
     return all(
         term.dim() == len(result.shape)

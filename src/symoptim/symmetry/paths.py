@@ -24,9 +24,11 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map
 
-from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.graph import Graph, Operation, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
 from symoptim.symmetry.record import record
+from symoptim.symmetry.recorder import Earlier
+from symoptim.symmetry.rules.pointwise import COPIES
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.symmetry.variations import Call, Sizes, multiples, other_values, resized, sizes_to_try
 
@@ -69,7 +71,11 @@ Watch = Callable[[nn.Module, tuple[Any, ...], Mapping[str, Any]], Graph]
 
 
 def survey(
-    model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = (), watch: Watch = record
+    model: nn.Module,
+    calls: Sequence[Call],
+    vouch: Sequence[str] = (),
+    exported: Graph | None = None,
+    watch: Watch | None = None,
 ) -> Survey:
     """Run a model on an example, and on variations of it.
 
@@ -77,6 +83,8 @@ def survey(
         model: the network; it is left as it is.
         calls: examples; variations are made of the first.
         vouch: patterns of names of modules and parameters that are not to be exposed.
+        exported: the graph by ``torch.export``, if there is one. It stands for whatever values are asked for
+            and whatever sizes depend on values: where one of them decides the path, there is no such graph.
         watch: gives the graph of a pass; ``record`` by default.
 
     Returns:
@@ -86,14 +94,21 @@ def survey(
         TraceError: the example cannot be watched.
     """
     with seeds_restored():
-        return _Surveyor(model, vouch, watch).survey(calls)
+        return _Surveyor(model, vouch, exported, watch).survey(calls)
 
 
 class _Surveyor:
     """Collects what passes show."""
 
-    def __init__(self, model: nn.Module, vouch: Sequence[str], watch: Watch) -> None:
+    def __init__(
+        self, model: nn.Module, vouch: Sequence[str], exported: Graph | None, watch: Watch | None
+    ) -> None:
         self.model, self.vouch, self.watch = isolated(model), tuple(vouch), watch
+        operations = () if exported is None else exported.operations
+        self.sized = {one.place for one in operations if has_symbolic_result(one)}
+        """Modules in which sizes depend on values, whatever these are."""
+        self.asked = Counter(one.place for one in operations if one.name in ASKS)
+        """How often modules ask for values, whatever these are."""
         named = cast("Iterable[tuple[str, nn.Module]]", self.model.named_modules())
         self.places = {id(module): name for name, module in named}
         self.reasons: dict[str, set[str]] = {}
@@ -102,16 +117,18 @@ class _Surveyor:
         """Sizes at which a pass did other operations."""
         self.passes: list[Graph] = []
         self.seed = 0
+        self.earlier = Earlier()
 
     def survey(self, calls: Sequence[Call]) -> Survey:
         """All passes, one after the other."""
         found = Survey(first=self._pass(calls[0]))
         assert found.first is not None
-        seen = {_path(found.first)}
+        seen: set[object] = {_path(found.first)}
 
         def keep(call: Call, graph: Graph, *, sizes: bool) -> None:
-            if _path(graph) not in seen:
-                seen.add(_path(graph))
+            path = frozenset(_kinds(graph)) if sizes else _path(graph)
+            if path not in seen:
+                seen.add(path)
                 found.others.append((call, graph, sizes))
 
         for call in calls[1:]:
@@ -125,7 +142,10 @@ class _Surveyor:
         """One pass, with seeds of its own."""
         self.seed += 1
         set_seeds(self.seed)
-        graph = self.watch(self.model, call.inputs, call.keywords)
+        if self.watch is not None:
+            graph = self.watch(self.model, call.inputs, call.keywords)
+        else:
+            graph = record(self.model, call.inputs, call.keywords, self.earlier)
         self.passes.append(graph)
         return graph
 
@@ -141,9 +161,10 @@ class _Surveyor:
         for other in other_values(call):
             graph = self._tried(other)
             if graph is not None and _path(graph) != _path(first):
-                different = True
                 keep(other, graph, sizes=False)
-                self._expose(first, graph, "values of the inputs decide the path")
+                if self._but_for_sizes(graph) != self._but_for_sizes(first):
+                    different = True
+                    self._expose(first, graph, "values of the inputs decide the path")
         again = [graph for graph in (self._tried(call), self._tried(call)) if graph is not None]
         if any(_path(graph) != _path(first) for graph in again):
             if different:
@@ -152,6 +173,9 @@ class _Surveyor:
                 self._expose(first, graph, "chance or an earlier call decides the path")
             for graph in again:
                 keep(call, graph, sizes=False)
+
+    def _but_for_sizes(self, graph: Graph) -> list[Step]:
+        return [step._replace(numbers="") if step.place in self.sized else step for step in _steps(graph)]
 
     def _expose(self, first: Graph, other: Graph, reason: str) -> None:
         """Expose the modules that did other operations in one pass than in the other."""
@@ -192,7 +216,11 @@ class _Surveyor:
 
     def _note_asked_values(self) -> None:
         for graph in self.passes:
-            for operation, cause in _asked(graph):
+            asked = list(_asked(graph))
+            often = Counter(operation.place for operation, _ in asked)
+            for operation, cause in asked:
+                if often[operation.place] <= self.asked[operation.place]:
+                    continue
                 self.reasons.setdefault(
                     f"{cause} are asked for by Python and may decide the path", set()
                 ).add(operation.place)
@@ -274,8 +302,8 @@ def _path(graph: Graph) -> tuple[Step, ...]:
 
 
 def _kinds(graph: Graph) -> set[Step]:
-    """What is compared where sizes differ: not how often, and not with which numbers."""
-    return {step._replace(numbers="") for step in _steps(graph)}
+    """What is compared where sizes differ: not how often, not with which numbers, not what only copies."""
+    return {step._replace(numbers="") for step in _steps(graph) if step.name not in (*COPIES, "expand")}
 
 
 def _used(graph: Graph) -> set[str]:

@@ -8,7 +8,7 @@ operations read all they take.
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -65,6 +65,7 @@ class Reading:
         """
         self.values, self.known = values, known
         self.producers = {operation.index: operation for operation in graph.operations}
+        self.names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind != "input"}
         self.shapes = {leaf.index: leaf.tensor for leaf in graph.leaves}
         self.shapes |= {one.index: one.result for one in graph.operations if isinstance(one.result, Tensor)}
         self.read: dict[int, Read] = {}
@@ -215,22 +216,29 @@ class Reading:
                 met[one.index] = torch.zeros([1] * len(self.shapes[one.index].shape), dtype=torch.bool)
         yield from met.items()
 
-    def silenced(self) -> set[int]:
-        """Values that meet zeros where the like of them never meets anything else, and what these lead to.
-
-        A state that begins with zeros does not stay zero: the next step of a loop, if there is one, says
-        what its factor has to scale like. If there is none, the factor is as little known as the product.
-        """
-        if not self.silent:
-            return set()
+    def uses(self) -> set[Any]:
+        """Where values meet something that is not zero, as steps of a loop, or of another pass, have it."""
         silent = {(operation.index, index) for operation, index in self.silent}
-        met = {
+        return {
             self._use(operation, index)
             for operation in self.producers.values()
             if operation.index in self.read
             for index in operation.references()
             if (operation.index, index) not in silent
         }
+
+    def silenced(self, met: Collection[Any]) -> set[int]:
+        """Values that meet zeros where the like of them never meets anything else, and what these lead to.
+
+        A state that begins with zeros does not stay zero: the next step of a loop, if there is one, says
+        what its factor has to scale like. If there is none, the factor is as little known as the product.
+
+        Args:
+            met: :meth:`uses` of all passes.
+
+        Returns:
+            Numbers of the values.
+        """
         found: set[int] = set()
         for operation, index in self.silent:
             if self._use(operation, index) not in met:
@@ -245,7 +253,7 @@ class Reading:
         """What a value is made of, whichever part it is and however its elements are arranged."""
         producer = self.producers.get(index)
         if producer is None:
-            return index
+            return self.names.get(index, "an input")
         references = producer.references()
         if references and (producer.name == "getitem" or producer.name in MOVES):
             return self._made(references[0], depth)

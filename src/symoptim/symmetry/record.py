@@ -21,17 +21,23 @@ from symoptim.errors import SymoptimError, TraceError
 from symoptim.symmetry.failures import require_plain, require_running, unwatched
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.quiet import TRACING
-from symoptim.symmetry.recorder import Recorder
+from symoptim.symmetry.recorder import Earlier, Recorder
 from symoptim.symmetry.tensors import left_alone, plain_tensors, tensors_in
 
 
-def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None = None) -> Graph:
+def record(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    keywords: Mapping[str, Any] | None = None,
+    earlier: Earlier | None = None,
+) -> Graph:
     """Run a model once and note every operation; it is left as it is.
 
     Args:
         model: the network.
         inputs: positional arguments of a call; their values decide which way it goes.
         keywords: its other arguments.
+        earlier: tensors that were there before, where several passes follow each other.
 
     Returns:
         The graph of that way.
@@ -43,7 +49,7 @@ def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any
     with TRACING:
         require_plain(model)
         try:
-            return _recorded(model, inputs, named, functionalize)
+            return _recorded(model, inputs, named, functionalize, earlier)
         except SymoptimError:
             raise
         except Exception as error:  # the model's own, or of what is refused there, such as derivatives
@@ -51,16 +57,22 @@ def record(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any
                 raise unwatched(error) from error
             require_running(model, inputs, named)
         try:
-            return _recorded(model, inputs, named, partial)
+            return _recorded(model, inputs, named, partial, earlier)
         except SymoptimError:
             raise
         except Exception as error:
             raise unwatched(error) from error
 
 
-def _recorded(model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], functional: Any) -> Graph:
+def _recorded(
+    model: nn.Module,
+    inputs: tuple[Any, ...],
+    named: dict[str, Any],
+    functional: Any,
+    earlier: Earlier | None,
+) -> Graph:
     """The graph of one pass, which is made ``functional``."""
-    recorder = Recorder(model)
+    recorder = Recorder(model, earlier)
     tensors = _leaves(recorder, model)
     given: list[Any] = tree_leaves((inputs, named))
     for number, tensor in enumerate(given):
@@ -82,7 +94,9 @@ def _recorded(model: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], 
         stack.enter_context(_NoDetours())
         stack.enter_context(recorder)
         outputs, after, kept = functional(run)(tensors, inputs, named)
-    return recorder.graph([*outputs, *kept], after)
+    graph = recorder.graph([*outputs, *kept], after)
+    recorder.earlier.add(recorder.alive)
+    return graph
 
 
 def _leaves(recorder: Recorder, model: nn.Module) -> dict[str, Tensor]:
@@ -105,6 +119,8 @@ class _NoDetours(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if func is _tensor.tolist and args[0].numel() <= MOST_NUMBERS:
+            return _numbers(args[0])
         if func in DETOURS:
             raise TraceError(
                 f"the model calls {func.__name__}() on a tensor and goes on with what torch does not see: "
@@ -113,5 +129,12 @@ class _NoDetours(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def _numbers(tensor: Tensor) -> Any:
+    """The same as ``tolist``, one number at a time: each is seen to be looked at."""
+    return [_numbers(one) for one in tensor.unbind()] if tensor.dim() else tensor.item()
+
+
 _tensor: Any = Tensor  # torch leaves some of its methods untyped
+MOST_NUMBERS = 10_000
+"""Elements of a tensor that a model may make a list of, such as sizes of parts."""
 DETOURS = (_tensor.numpy, _tensor.tolist, _tensor.__array__, _tensor.__dlpack__)

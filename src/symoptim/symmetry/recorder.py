@@ -7,6 +7,7 @@ from functools import partial
 from operator import getitem
 from threading import get_ident
 from typing import Any, NamedTuple, cast
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -27,16 +28,42 @@ class Part(NamedTuple):
     place: str
 
 
+class Earlier:
+    """Tensors that were there before a pass: they are no results of it, but constants.
+
+    To look through all of Python's objects takes a tenth of a second, so that passes one after the other
+    share one of these.
+    """
+
+    def __init__(self) -> None:
+        """Note all tensors there are now."""
+        kinds = set(_subclasses(Tensor))
+        self._first = {id(one): one for one in gc.get_objects() if type(one) in kinds}
+        self._later: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+
+    def add(self, values: Iterable[Any]) -> None:
+        """Note tensors among the results of a pass: the model may keep some."""
+        self._later.update({id(one): one for one in tree_leaves(list(values)) if isinstance(one, Tensor)})
+
+    def __contains__(self, tensor: Tensor) -> bool:
+        return id(tensor) in self._first or self._later.get(id(tensor)) is tensor
+
+
+def _subclasses(kind: type) -> Iterator[type]:
+    yield kind
+    for one in type.__subclasses__(kind):
+        yield from _subclasses(one)
+
+
 class Recorder(TorchDispatchMode):
     """Notes every operation while it is entered; values are known by their identity, and kept alive."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, earlier: Earlier | None = None) -> None:
         """Begin with nothing noted."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
         named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
         self.names = {id(module): name for name, module in named}
-        # Whatever tensor there is now can be no result of the pass: it is a constant.
-        self.there_before = {id(one): one for one in gc.get_objects() if issubclass(type(one), Tensor)}
+        self.earlier = Earlier() if earlier is None else earlier
         self.stack: list[str] = []
         self.number: dict[int, int] = {}
         self.parts: dict[int, Part] = {}
@@ -71,7 +98,7 @@ class Recorder(TorchDispatchMode):
             self._take(value, self.parts.pop(id(value)))
         index = self.number.get(id(value))
         if index is None:
-            if not literal and id(value) not in self.there_before:
+            if not literal and value not in self.earlier:
                 raise TraceError(
                     f"a tensor of shape {tuple(value.shape)} comes from where torch does not see (numpy, "
                     "compiled code): make it by torch's own operations, or give it as an input"

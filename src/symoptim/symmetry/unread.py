@@ -4,8 +4,8 @@ A longer input reads them too. Where an operation takes a part along an axis, th
 first place that is read; what is not read at all cannot scale.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -16,29 +16,41 @@ from symoptim.symmetry.system import System
 from symoptim.symmetry.tensors import aligned, broadcast_shape, stacked
 
 
-def tie_unread(
-    system: System, graph: Graph, values: Mapping[int, Any], known: Mapping[int, Tensor]
-) -> list[str]:
-    """Require that what is not read scales like what is, or not at all.
+class Pass(NamedTuple):
+    """A graph, forms of all its values by number, and values that never change."""
+
+    graph: Graph
+    values: Mapping[int, Any]
+    known: Mapping[int, Tensor]
+
+
+def tie_unread(system: System, passes: Sequence[Pass]) -> None:
+    """Require that what is not read scales like what is; what no pass reads does not scale.
 
     Args:
         system: gets the equations.
-        graph: of the model.
-        values: forms of all its values, by number.
-        known: places that never change.
-
-    Returns:
-        Names of leaves that could have moved, and of which nothing is read.
+        passes: of the model.
     """
-    reading = Reading(graph, values, known)
-    moving = [leaf for leaf in graph.leaves if leaf.kind != "constant" and _moves(values.get(leaf.index))]
-    alive = {
-        id(values[leaf.index]) for leaf in moving if leaf.index in reading.read
-    }  # tied ones have one form
-    unread = [leaf for leaf in moving if id(values[leaf.index]) not in alive]
-    for leaf in unread:
-        system.pin(values[leaf.index])
-    for index in reading.silenced():
+    readings = [Reading(*one) for one in passes]
+    moving = [
+        (one.values[leaf.index], leaf.index in reading.read)
+        for one, reading in zip(passes, readings, strict=True)
+        for leaf in one.graph.leaves
+        if leaf.kind != "constant" and _moves(one.values.get(leaf.index))
+    ]
+    alive = {id(form) for form, is_read in moving if is_read}  # tied tensors have one form
+    for form, _ in moving:
+        if id(form) not in alive:
+            system.pin(form)
+    silent = any(reading.silent for reading in readings)
+    met = set[Any]().union(*(reading.uses() for reading in readings)) if silent else set[Any]()
+    for one, reading in zip(passes, readings, strict=True):
+        _tie_parts(system, reading, one.values, met)
+
+
+def _tie_parts(system: System, reading: Reading, values: Mapping[int, Any], met: Collection[Any]) -> None:
+    """What one pass reads in part, or multiplies only zeros with."""
+    for index in reading.silenced(met):
         form = values.get(index)
         if isinstance(form, Form):
             system.pin(form)
@@ -47,7 +59,6 @@ def tie_unread(
         read = reading.everywhere(index) if index in reading.read else None
         if read is not None and isinstance(form, Form):
             _tie(system, form, read, axes)
-    return [leaf.name for leaf in unread]
 
 
 def _moves(form: Any) -> bool:

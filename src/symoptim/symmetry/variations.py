@@ -6,6 +6,8 @@ for each guard there is a size at which it does not hold.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -53,6 +55,8 @@ def other_values(call: Call, seed: int = 0) -> list[Call]:
     [[3, 2, 2], [0, 0, 0]]
     """
     generator = torch.Generator().manual_seed(seed)
+    if any(tensor.device.type == "meta" for tensor in call.tensors()):
+        return []  # there are no values
     kinds = (_negated, lambda tensor: _random(tensor, generator), torch.zeros_like, _large)
     return [call.changed(lambda _, tensor, kind=kind: kind(tensor.detach())) for kind in kinds]
 
@@ -160,11 +164,21 @@ def _ordinary(size: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(n for n in (size + 1, 2 * size + 1, size // 2) if n > 0 and n != size))
 
 
-class _Guards(NamedTuple):
-    """Comparisons of sizes that a pass has made, with the module each was made in."""
+@dataclass(slots=True)
+class _Guards:
+    """Comparisons of sizes that a model has made in a pass, with the module each was made in."""
 
     environment: Any
-    placed: list[tuple[Any, str]]
+    placed: list[tuple[Any, str]] = field(default_factory=list[tuple[Any, str]])
+    seen: int = 0
+
+
+def _is_torchs(guard: Any) -> bool:
+    """Whether an operation of torch compares: it chooses how to compute, not what."""
+    where = getattr(getattr(guard, "sloc", None), "framework_loc", None)
+    file, torchs = Path(getattr(where, "filename", "")), Path(torch.__file__).parent
+    # Code without a file is taken for that of the module that calls it, which may be one of torch.nn.
+    return file.is_relative_to(torchs) and not file.is_relative_to(torchs / "nn")
 
 
 def _by_symbols(model: nn.Module, call: Call, places: Mapping[int, str]) -> list[Sizes] | None:
@@ -183,7 +197,7 @@ def _by_symbols(model: nn.Module, call: Call, places: Mapping[int, str]) -> list
         fakes.append(mode.from_tensor(tensor.detach(), symbolic_context=context))
         return fakes[-1]
 
-    guards = _Guards(environment, [])
+    guards = _Guards(environment)
     try:
         symbolic = call.changed(fake)
         tensors = {name: mode.from_tensor(tensor, static_shapes=True) for name, tensor in own_tensors(model)}
@@ -204,8 +218,9 @@ class _noting:  # noqa: N801 - used as a statement
 
     def note(self) -> None:
         """All guards that came since the last time are of the module on top."""
-        found = self.guards.environment.guards[len(self.guards.placed) :]
-        self.guards.placed.extend((guard.expr, self.stack[-1]) for guard in found)
+        found = self.guards.environment.guards[self.guards.seen :]
+        self.guards.placed.extend((guard.expr, self.stack[-1]) for guard in found if not _is_torchs(guard))
+        self.guards.seen += len(found)
 
     def __enter__(self) -> None:
         def enter(module: nn.Module, _: Any) -> None:

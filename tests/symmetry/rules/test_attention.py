@@ -1,5 +1,7 @@
 """Attention with fewer keys than queries."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -67,4 +69,55 @@ def test_a_learned_mask_cannot_scale() -> None:
     spec = discover(model, arguments)
     assert len(spec) == 2
     assert not spec.moves(["mask"]).any()
+    assert not changes(spec, model, arguments)
+
+
+def by_hand(between: Callable[..., Tensor], **parts: nn.Parameter) -> nn.Module:
+    """Attention with one head of two; ``between`` makes scores of queries, keys ``(b, d, n)`` and parts."""
+
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        query, key = self.query(x), self.key(x).transpose(-1, -2)
+        scores = between(query, key, *(getattr(self, name) for name in parts))
+        return self.out(scores.softmax(dim=-1) @ self.value(x))
+
+    linears = {name: nn.Linear(3, 2) for name in ("query", "key", "value")}
+    return exact(Lambda(forward, **linears, **parts, out=nn.Linear(2, 3)))
+
+
+AFTER = torch.ones(3, 3, dtype=torch.bool).triu(1)
+SHIFTED: list[Callable[..., Tensor]] = [
+    lambda query, key, table: query @ key / 2 + table,
+    lambda query, key, table: table - (query @ key) * 0.5,
+    lambda query, key, table: torch.baddbmm(table, query, key),
+    lambda query, key: torch.where(AFTER, -torch.inf, query @ key),
+    lambda query, key: torch.where(AFTER, torch.finfo(key.dtype).min, query @ key),
+    lambda query, key: torch.where(~AFTER, query @ key, torch.full([], -torch.inf).to(key)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(SHIFTED)))
+def test_a_bias_of_keys_is_dead_whatever_is_added_to_the_scores(number: int) -> None:
+    parts = {} if "where" in SHIFTED[number].__code__.co_names else {"table": weight(2, 3, 3)}
+    model, inputs = by_hand(SHIFTED[number], **parts), rand(2, 3, 3)
+    arguments = inputs(torch.Generator().manual_seed(2))
+    spec = discover(model, arguments)
+    assert not spec.unknown
+    assert len(spec) == 2 + 2 + 2 == true_dimension(model, inputs)  # scores, biases of keys, values
+    assert not changes(spec, model, arguments)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda query, key, table: (query @ key + table).relu(),
+        lambda query, key, table: (query @ key + table) * table,
+        lambda query, key, table: torch.where(AFTER, -1.0, query @ key + table),
+        lambda query, key, table: (query @ key + table).transpose(-1, -2),
+    ],
+)
+def test_a_bias_of_keys_is_seen_where_scores_are_not_only_shifted(between: Callable[..., Tensor]) -> None:
+    model, inputs = by_hand(between, table=weight(2, 3, 3)), rand(2, 3, 3)
+    arguments = inputs(torch.Generator().manual_seed(2))
+    spec = discover(model, arguments)
+    assert not spec.moves(["key.bias"])[~spec.moves(["key.weight"])].any()
     assert not changes(spec, model, arguments)

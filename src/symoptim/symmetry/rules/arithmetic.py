@@ -9,20 +9,40 @@ import torch
 
 from symoptim.symmetry.form import Deferred, Form, anything, fixed
 from symoptim.symmetry.rules.registry import Context, Result, rule
-from symoptim.symmetry.system import Exponent
+from symoptim.symmetry.system import Exponent, move
 from symoptim.symmetry.tensors import aligned
+from symoptim.symmetry.terms import varying
 
 
 def plus(context: Context, form: Form, other: Form) -> Form:
-    """Form of a sum. A summand that is broadcast, such as a bias, is merged when somebody sees it."""
+    """Form of a sum. A summand that is broadcast, such as a bias, is merged when somebody sees it.
+
+    So are those that scores of attention have from before: a key's bias is the same for all keys.
+    """
+    if form.shape != context.shape and form.addends:
+        form = move(form, lambda ids: ids.expand(context.shape))
     if form.shape != context.shape or math.prod(other.shape) == math.prod(form.shape):
-        return context.system.same(context.system.settle(form), context.system.settle(other))
+        (first, kept), (second, more) = (_last_axis_seen(context, one) for one in (form, other))
+        return replace(context.system.same(first, second), addends=(*kept, *more))
     settled = context.system.settle(other)
     form = context.system.settle(form) if form.factors else form
     axes = len(form.shape)
     spread = aligned(torch.arange(math.prod(other.shape)).reshape(other.shape), axes)
     merged = Form(form.shape, tuple(aligned(term, axes) for term in settled.terms))
     return Form(form.shape, form.terms, (*form.addends, Deferred(spread, lambda: merged)))
+
+
+def _last_axis_seen(context: Context, form: Form) -> tuple[Form, tuple[Deferred, ...]]:
+    """A form with what varies along the last axis merged, and the summands that do not, if they are few."""
+    seen = varying(form, form.addends, [-1]) if form.shape else form.addends
+    kept = tuple(one for one in form.addends if not any(one is other for other in seen))
+    if form.shape != context.shape or len(kept) > MOST_KEPT:
+        return context.system.settle(form), ()
+    return context.system.settle(replace(form, addends=seen)), kept
+
+
+MOST_KEPT = 4
+"""Summands that a sum takes over: along a deep network they would be merged again and again."""
 
 
 @rule("add", "sub", "rsub", sees_deferred=True)
@@ -117,10 +137,27 @@ def _square(context: Context, form: Form) -> Result:
     return context.system.combine([(form, 2)], context.shape)
 
 
-@rule("where")
+@rule("where", sees_deferred=True)
 def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
-    chosen = context.system.same(lifted(one), lifted(other))
-    return context.system.same(chosen, anything(context.shape))  # only to have the shape of the result
+    system = context.system
+    condition = system.settle(condition)
+    for place, (form, value) in enumerate([(other, one), (one, other)], start=1):
+        number = _number(context, value, context.operation.arguments[place])
+        if number <= -LARGE and isinstance(form, Form) and form.shape == context.shape and form.addends:
+            return _masked_fill(context, form, condition, number)
+    one, other = (
+        lifted(system.settle(value) if isinstance(value, Form) else value) for value in (one, other)
+    )
+    chosen = system.same(one, other)
+    return system.same(chosen, anything(context.shape))  # only to have the shape of the result
+
+
+def _number(context: Context, value: Any, argument: Any) -> float:
+    """A number, or what a tensor always is at its largest; infinity where that is not known."""
+    known = context.value(argument)
+    if known is not None and known.numel():
+        return float(known.max())
+    return value if isinstance(value, int | float) else math.inf
 
 
 def lifted(value: Any) -> Form:

@@ -64,9 +64,10 @@ def _matmul(context: Context, one: Form, other: Form) -> Result:
     return move(product, lambda ids: ids.reshape(context.shape))
 
 
-@rule("addmm", "baddbmm")
+@rule("addmm", "baddbmm", sees_deferred=True)
 def _addmm(context: Context, added: Form, one: Form, other: Form, **_: Any) -> Result:
-    return plus(context, contract(context.system, one, other), added)
+    other = context.system.settle(other) if other.factors else other
+    return plus(context, contract(context.system, context.system.settle(one), other), added)
 
 
 @rule("linear")

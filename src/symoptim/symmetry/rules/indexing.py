@@ -174,6 +174,16 @@ def _index_put(
     return Form(form.shape, system.const_along(both, axes).terms)
 
 
+@rule("scatter_reduce", "index_reduce")
+def _scatter_reduce(
+    context: Context, form: Form, axis: int, places: Form, values: Form, reduction: str, **_: Any
+) -> Result:
+    """Sums, means and extrema of what arrives at a place, with what was there before or without it."""
+    if reduction == "prod":
+        raise CannotTell  # how many arrive is not known
+    return _scattered(context, form, axis, places, values)
+
+
 @rule("scatter_add", "index_add", "scatter", "index_copy")
 def _scattered(
     context: Context, form: Form, axis: int, places: Form, values: Any, alpha: float = 1

@@ -17,6 +17,8 @@ WHOLE = (
 ).split()
 PARTS = ("split", "split_with_sizes", "unbind", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk")
 
+MOVES = frozenset((*WHOLE, *PARTS, "view", "_unsafe_view", "reshape", "getitem"))
+
 
 @rule(*WHOLE, sees_deferred=True)
 def _whole(context: Context, form: Form, *arguments: Any, **keywords: Any) -> Result:

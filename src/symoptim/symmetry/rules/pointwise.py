@@ -9,11 +9,13 @@ from torch import Tensor
 
 from symoptim.symmetry.form import Form, anything, fixed
 from symoptim.symmetry.rules.registry import Context, Result, rule
+from symoptim.symmetry.system import move
 
 COPIES = "clone alias detach _to_copy to contiguous lift_fresh_copy lift_fresh".split()
 HOMOGENEOUS = (
     "relu leaky_relu neg abs dropout native_dropout feature_dropout tril triu rrelu "
-    "rrelu_with_noise rrelu_with_noise_functional positive real"
+    "rrelu_with_noise rrelu_with_noise_functional positive real imag conj conj_physical _conj _conj_physical "
+    "resolve_conj _resolve_conj resolve_neg _neg_view"
 ).split()
 NONLINEAR = (
     "gelu silu sigmoid tanh exp log elu selu celu softplus softshrink hardshrink threshold hardtanh relu6 "
@@ -24,7 +26,8 @@ NONLINEAR = (
 ).split()
 # They see no scale at all: signs, and what is made from nothing.
 SCALE_FREE = (
-    "sign sgn isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_and bitwise_or "
+    "sign sgn angle isnan isinf isfinite logical_not logical_and logical_or logical_xor bitwise_and "
+    "bitwise_or "
     "bitwise_not arange ones empty rand randn randint randperm any all one_hot "
     "sym_constrain_range eye linspace"
 ).split()
@@ -85,6 +88,14 @@ def _bernoulli(context: Context, probability: Form, *_: Any, **__: Any) -> Resul
 @rule(*ZEROS, sees_deferred=True)
 def _zeros(context: Context, *_: Any, **__: Any) -> Result:
     return anything(context.shape)
+
+
+@rule("glu")
+def _glu(context: Context, form: Form, axis: int = -1) -> Result:
+    """The first half times a sigmoid of the second."""
+    first, second = (move(form, lambda ids, half=half: ids.chunk(2, axis)[half]) for half in (0, 1))
+    context.system.pin(second)
+    return first
 
 
 @rule("prelu", "_prelu_kernel")

@@ -67,14 +67,10 @@ def _pool(
         dilation = keywords.get("dilation", rest[0] if rest else 1)
         if any(step != 1 for step in listed(dilation, count)):
             raise CannotTell
-    windows = listed(kernel, count)
-    ids = _windows(single.ids(), windows, listed(stride or kernel, count), listed(padding, count))
+    steps = listed(stride or kernel, count)
+    ids = _windows(single.ids(), context.shape, listed(kernel, count), steps, listed(padding, count))
     tied = context.system.const_along(Form(tuple(ids.shape), (ids,)), range(-count, 0))
-    cut = tuple(slice(0, size) for size in context.shape)
-    shape = tied.shape[: len(tied.shape) - count]
-    terms = tuple(squeezed(term.reshape(term.shape[:-count]).expand(shape)[cut]) for term in tied.terms)
-    if any(size < wanted for size, wanted in zip(shape, context.shape, strict=True)):
-        raise CannotTell  # sizes rounded up
+    terms = tuple(squeezed(term.reshape(term.shape[:-count]).expand(context.shape)) for term in tied.terms)
     return with_indices(context, Form(context.shape, terms))
 
 
@@ -84,11 +80,17 @@ def listed(value: Any, count: int) -> list[int]:
     return numbers * count if len(numbers) == 1 else numbers
 
 
-def _windows(ids: Tensor, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]) -> Tensor:
-    """Ids of the elements of every window, along new last axes."""
-    around = [size for one in reversed(padding) for size in (one, one)]
+def _windows(
+    ids: Tensor, shape: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int]
+) -> Tensor:
+    """Ids of the elements of every window, along new last axes; sizes may be rounded up."""
+    count = len(kernel)
+    sizes = zip(ids.shape[-count:], shape[-count:], kernel, stride, padding, strict=True)
+    after = [
+        max(0, (wanted - 1) * step + width - size - before) for size, wanted, width, step, before in sizes
+    ]
+    around = [size for pair in zip(reversed(padding), reversed(after), strict=True) for size in pair]
     ids = pad(ids, around, value=ANYTHING)
-    first = ids.dim() - len(kernel)
-    for axis, (size, step) in enumerate(zip(kernel, stride, strict=True)):
-        ids = ids.unfold(first + axis, size, step)
-    return ids
+    for axis, (size, step) in enumerate(zip(kernel, stride, strict=True), start=ids.dim() - count):
+        ids = ids.unfold(axis, size, step)
+    return ids[tuple(slice(0, size) for size in shape)]

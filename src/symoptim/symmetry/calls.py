@@ -1,0 +1,58 @@
+"""How a model is called when its symmetries are sought."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+CACHE = "use_cache"
+
+
+def prepared(
+    model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Keywords of a call, without the cache that language models of Hugging Face return by default.
+
+    A cache holds keys and values, which a rescaling may change while the prediction stays: as an output it
+    would pin them, or it is an object in which no tensors can be seen. Where ``model.config.use_cache`` is
+    set, the model's forward accepts ``use_cache`` and the call does not give it, it is called with
+    ``use_cache=False``.
+
+    Args:
+        model: the network.
+        inputs: positional arguments of the call.
+        keywords: its other arguments.
+
+    Returns:
+        The keywords, with ``use_cache=False`` where that holds.
+
+    >>> class Cached(nn.Linear):
+    ...     config = type("Config", (), {"use_cache": True})
+    ...
+    ...     def forward(self, input, use_cache=None):
+    ...         return super().forward(input)
+    >>> prepared(Cached(2, 3), ()), prepared(nn.Linear(2, 3), ())
+    ({'use_cache': False}, {})
+    """
+    named = dict(keywords or {})
+    if getattr(getattr(model, "config", None), CACHE, False) is not True or CACHE in named:
+        return named
+    return named if not _accepts(model, inputs) else {**named, CACHE: False}
+
+
+def _accepts(model: nn.Module, inputs: tuple[Any, ...]) -> bool:
+    """Whether forward takes the keyword and these inputs leave it open; a wrapper hands it on."""
+    parameters = _parameters(model)
+    if CACHE in parameters:
+        return list(parameters).index(CACHE) >= len(inputs)
+    passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    return passes_on and any(CACHE in _parameters(inner) for inner in model.children())
+
+
+def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """Parameters of forward by name; none where Python cannot see them."""
+    try:
+        return inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return {}
