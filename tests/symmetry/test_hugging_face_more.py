@@ -31,7 +31,15 @@ WAYS_OUT = ("choose", "give", "write", "discover the", "unpack", "use ", "call",
 class Wide(TorchDispatchMode):
     """Computes in float64 what a model wants in fewer digits, without eps."""
 
-    ADDS = ("add", "add_", "clamp", "clamp_min", "native_layer_norm", "native_batch_norm", "native_group_norm")
+    ADDS = (
+        "add",
+        "add_",
+        "clamp",
+        "clamp_min",
+        "native_layer_norm",
+        "native_batch_norm",
+        "native_group_norm",
+    )
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch._ops import HigherOrderOperator
 
-from symoptim.errors import OptionError, PathWarning, warn_user
+from symoptim.errors import OptionError, PathWarning, TraceError, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
@@ -127,11 +128,13 @@ def _graphs_of(
     """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded."""
     graph, recorded = _traced(model, calls[0])
     try:
+        if graph is not None:
+            _require_plain_operations(graph)
         seen = survey(model, calls, vouch, graph)
     except Exception as failure:  # it cannot be run: on the meta device there are no values to ask for, say
         if graph is None:
             raise
-        seen = _exported(model, calls, vouch, failure)
+        seen = _exported(model, calls, vouch, graph, failure)
     if graph is None or (seen.first is not None and has_symbolic_sizes(graph)):
         assert seen.first is not None
         graph, recorded = seen.first, recorded or "sizes of tensors depend on values"
@@ -142,7 +145,9 @@ def _graphs_of(
     return graphs, seen, recorded
 
 
-def _exported(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str], failure: Exception) -> Survey:
+def _exported(
+    model: nn.Module, calls: Sequence[Call], vouch: Sequence[str], graph: Graph, failure: Exception
+) -> Survey:
     """What exported passes show of the paths of a model that cannot be recorded."""
 
     def watch(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Graph:
@@ -150,12 +155,20 @@ def _exported(model: nn.Module, calls: Sequence[Call], vouch: Sequence[str], fai
 
     reason = described(failure)
     try:
+        _require_plain_operations(graph)
         seen = survey(model, calls, vouch, watch=watch)
     except Exception:  # what depends on Python's state may be exported once only
         said = f"only the path of the example is known ({reason})"
         warn_user(f"{said}: certify the result with inputs that may take others", PathWarning)
         return Survey(sentences=(said,))
     return replace(seen, sentences=(f"only exported passes are known ({reason})", *seen.sentences))
+
+
+def _require_plain_operations(graph: Graph) -> None:
+    """Refuse to run what torch compiles when it is called: under a mode it would not, and never after."""
+    for operation in graph.operations:
+        if isinstance(operation.function, HigherOrderOperator):
+            raise TraceError(f"torch's {operation.name} cannot be watched")
 
 
 def _traced(model: nn.Module, call: Call) -> tuple[Graph | None, str]:
