@@ -2,7 +2,6 @@
 
 import copy
 import random
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ NUDGE, MAGNIFIED = 1e-12, 100
 """Relative changes of weights that show how much rounding is magnified, and how much more is accepted."""
 SMALL, NO_EPS = 1e-3, 1e-30
 """What is taken for an eps, and what for none."""
-WAYS_OUT = ("choose", "give", "write", "discover the", "unpack", "use ", "call", "set ", "pass ")
+WAYS_OUT = ("choose ", "give ", "write ", "unpack ", "use ", "make it ")
 
 
 class Wide(TorchDispatchMode):
@@ -169,12 +168,13 @@ def changes(spec: SymmetrySpec, model: nn.Module, calls: Sequence[Inputs]) -> It
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_found_holds_for_other_inputs_too(name: str, mode: str) -> None:
     model, calls = made(name, train=mode == "train"), calls_of(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            spec = discover(model, (), calls[0])
-        except (TraceError, OptionError) as error:
-            assert any(word in str(error) for word in WAYS_OUT), error
-            return
+    refused: str | None = None
+    try:
+        spec = discover(model, (), calls[0])
+    except (TraceError, OptionError) as error:
+        refused = str(error)
+    if refused is not None:
+        assert any(word in refused for word in WAYS_OUT), refused
+        return
     wrong = [change for change in changes(spec, model, calls) if change.wrong]
     assert not wrong, wrong

@@ -66,6 +66,19 @@ class Windows(nn.Module):
         return self.down(h.relu() if h.shape[1] > 1 else h.tanh())
 
 
+class Blocks(nn.Module):
+    """Means of pairs of eight steps: at four steps, of pairs of two rows together, by the same operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.up(x).relu().transpose(1, 2)
+        h = h.reshape(-1, 6, 4, 2).mean(-1).transpose(1, 2)
+        return self.down(h)
+
+
 class Padded(nn.Module):
     """Fills up places to windows of four."""
 
@@ -274,6 +287,13 @@ def test_multiples_are_tried_where_other_lengths_are_refused() -> None:
     spec = found(model, torch.rand(2, 8, 4))
     assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
     assert largest_change(model, spec, [(rows(2, 4, 4),), (rows(2, 12, 4),)]) < 1e-12
+
+
+def test_sizes_at_which_reshaping_mixes_other_axes_are_seen() -> None:
+    model = Blocks()
+    spec = discover(model, (torch.rand(2, 8, 4),))
+    assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
+    assert largest_change(model, spec, [(rows(2, 4, 4),), (rows(2, 8, 4),)]) < 1e-12
 
 
 def test_what_torch_logs_of_sizes_that_it_cannot_follow_is_not_shown(

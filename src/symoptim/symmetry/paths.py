@@ -14,6 +14,7 @@ goes into the modules it calls and comes out of them; what these compute inside,
 in an exposed frame, or in that of a module around it, is pinned, unless the user vouches for that module.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from symoptim.symmetry.graph import Graph, Operation, Ref, has_symbolic_result
@@ -34,6 +35,8 @@ from symoptim.symmetry.variations import Call, Sizes, multiples, other_values, r
 
 ASKS = ("_local_scalar_dense", "equal")
 """Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
+RESHAPES = ("view", "reshape", "_unsafe_view")
+"""Operations that keep all entries in order."""
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 """Modules whose children others use one by one."""
 
@@ -158,7 +161,7 @@ class _Surveyor:
 
     def _try_values(self, call: Call, first: Graph, keep: Any) -> None:
         different = False
-        for other in other_values(call):
+        for other in other_values(call) if self.watch is None else ():  # no export leaves an ``if`` on values
             graph = self._tried(other)
             if graph is not None and _path(graph) != _path(first):
                 keep(other, graph, sizes=False)
@@ -209,7 +212,7 @@ class _Surveyor:
                 self.reasons.setdefault(reason, set()).update(group.decided_in)
             return False
         graph = self._tried(other)
-        if graph is not None and _kinds(graph) != _kinds(first):
+        if graph is not None and (_kinds(graph) != _kinds(first) or _loses_cuts(first, graph)):
             keep(other, graph, sizes=True)
             self.sizes.append(size)
         return graph is not None
@@ -304,6 +307,32 @@ def _path(graph: Graph) -> tuple[Step, ...]:
 def _kinds(graph: Graph) -> set[Step]:
     """What is compared where sizes differ: not how often, not with which numbers, not what only copies."""
     return {step._replace(numbers="") for step in _steps(graph) if step.name not in (*COPIES, "expand")}
+
+
+def _loses_cuts(first: Graph, other: Graph) -> bool:
+    """Whether reshaping keeps axes apart in the first pass that it mixes in the other.
+
+    Such axes are apart because sizes happen to agree: ``x.reshape(-1, 4, 2)`` of (2, 8) has one block each
+    for two rows, of (2, 4) one for both.
+    """
+    mine, theirs = ([one for one in graph.operations if one.name in RESHAPES] for graph in (first, other))
+    if [one.place for one in mine] != [one.place for one in theirs]:
+        return False  # loops of another length, say: no operation of one is that of the other
+    pairs = zip(_cuts(first, mine), _cuts(other, theirs), strict=True)
+    return any(not one <= two for one, two in pairs)
+
+
+def _cuts(graph: Graph, operations: Iterable[Operation]) -> Iterator[set[tuple[int, int]]]:
+    """Of operations that reshape: places before which a tensor and its result have as many entries.
+
+    Axes of size one at a place belong to either side of it.
+    """
+    shapes = {leaf.index: leaf.tensor.shape for leaf in graph.leaves}
+    shapes |= {one.index: one.result.shape for one in graph.operations if isinstance(one.result, Tensor)}
+    for operation in operations:
+        before, after = shapes.get(operation.references()[0], ()), operation.result.shape
+        sizes = [[math.prod(shape[:n]) for n in range(len(shape) + 1)] for shape in (before, after)]
+        yield {(i, j) for i, one in enumerate(sizes[0]) for j, two in enumerate(sizes[1]) if one == two}
 
 
 def _used(graph: Graph) -> set[str]:
