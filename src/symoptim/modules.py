@@ -1,7 +1,7 @@
 """The model itself, out of what compiles it or runs it on several devices."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -42,7 +42,8 @@ def modes_of(model: nn.Module) -> dict[str, bool]:
     >>> modes_of(model)
     {'': True, '1': False}
     """
-    modes = {name: module.training for name, module in model.named_modules()}
+    named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
+    modes = {name: module.training for name, module in named}
     return {name: mode for name, mode in modes.items() if not name or mode != modes[name.rpartition(".")[0]]}
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
@@ -193,6 +194,7 @@ class TestAsTorch(Battery):
                 assert names == ["a", "b"]
 
     @optims(ALL, dtypes=[torch.float32])
+    @pytest.mark.filterwarnings("ignore:.*was registered last:symoptim.errors.GeometryWarning")
     def test_states_from_before_options_were_added_can_be_loaded(self, device, dtype, optim_info):
         for optim_input in every_input(optim_info, device, dtype):
             model = nn.Sequential(nn.Conv2d(4, 2, 1, stride=2), nn.BatchNorm2d(2)).to(device, dtype)

@@ -149,6 +149,7 @@ MOMENTUM_FREE: dict[str, Make] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:UnitNormSGD:symoptim.errors.GeometryWarning")
 @pytest.mark.parametrize("options", [{}, {"foreach": True}, {"fused": False}, {"capturable": True}])
 @pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
 def test_without_momentum_there_is_no_state_as_in_torch(
@@ -169,6 +170,7 @@ def test_the_full_metric_has_no_state_without_momentum_either() -> None:
         assert not optimizer.state
 
 
+@pytest.mark.filterwarnings("ignore:UnitNormSGD:symoptim.errors.GeometryWarning")
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("theirs", MOMENTUM_FREE)
 @pytest.mark.parametrize("ours", ["ScaledSGD", "UnitNormSGD", "invariant"])

@@ -42,7 +42,7 @@ def test_powers_are_shown() -> None:
     text = text_of(group_of("arch2 training"))
     assert text.startswith("12 rescalings\n")
     assert "hidden.0.norm.running_var entries x a^2" in text
-    assert "exact as far as eps is not felt: batch_norm (eps 1e-30) x 2" in text
+    assert "approximate where eps matters: batch_norm (eps 1e-30) x 2" in text
 
 
 # Every row is expanded to the names it stands for, and is compared with what generators do to every entry.

@@ -131,6 +131,7 @@ def first_of(output: Any) -> Tensor:
 
 
 @pytest.mark.parametrize("name", ZOO)
+@pytest.mark.filterwarnings("ignore:other paths:symoptim.errors.PathWarning")
 def test_a_recipe_changes_no_output_of_the_zoo(name: str) -> None:
     model, arguments, _ = caught(name)
 

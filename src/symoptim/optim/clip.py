@@ -38,7 +38,8 @@ class Clipping(Optimizer):
             clip_invariant_norm_(self, self.max_norm)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "max_norm": self.max_norm}
+        state = super().__getstate__()
+        return {**state, "max_norm": self.max_norm} if "max_norm" in vars(self) else state
 
 
 @torch.no_grad()

@@ -168,10 +168,10 @@ def certify(
     """
     model, positional = require_module(model), arguments_of(example_inputs)
     there = spec.require_model(model)
-    visible, *arguments = unpacked(model, positional, prepared(model, positional, keywords))
+    visible, positional, named = unpacked(model, positional, prepared(model, positional, keywords))
     if any(tensor.device.type == "meta" for tensor in there.values()):
         return _not_tried(spec, "the model has no values (meta device): certify a copy that has some")
-    calls = _calls(spec, (arguments[0], arguments[1]), draw=draw)
+    calls = _calls(spec, (positional, named), draw=draw)
     drawn = [spec.random(seed=seed, spread=spread) for seed in range(elements)]
     failed = ""
     for wide in (True, False):

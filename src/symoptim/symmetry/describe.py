@@ -272,7 +272,7 @@ def remarks(spec: SymmetrySpec) -> list[str]:
         operations = Counter[str]()
         for place, number in spec.approximate.items():
             operations[re.sub(r" in .* \(", " (", place)] += number
-        said.append(f"exact as far as eps is not felt: {_counted(operations)}")
+        said.append(f"approximate where eps matters: {_counted(operations)}")
     if spec.recorded:
         said.append(f"found by watching one pass, for inputs that take the same way ({spec.recorded})")
     if spec.unreached:

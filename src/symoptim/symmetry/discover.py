@@ -94,11 +94,10 @@ def discover(
 
 def _call(given: Any, first: Call) -> Call:
     """One more example: positional arguments, or a pair of them and keywords."""
-    match given:
-        case (tuple() as inputs, dict() as keywords):
-            return Call(cast("tuple[Any, ...]", inputs), cast("dict[str, Any]", keywords))
-        case _:
-            return Call(arguments_of(given), first.keywords)
+    positional = arguments_of(given)
+    if len(positional) == 2 and isinstance(positional[0], tuple) and isinstance(positional[1], dict):
+        return Call(*cast("tuple[tuple[Any, ...], dict[str, Any]]", positional))
+    return Call(positional, first.keywords)
 
 
 def _unpacked(model: nn.Module, given: Sequence[Call]) -> tuple[nn.Module, list[Call]]:

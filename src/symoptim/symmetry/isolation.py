@@ -24,7 +24,7 @@ class _SharedTensors(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        if func is not Tensor.__deepcopy__:
+        if func is not cast("Any", Tensor).__deepcopy__:
             return func(*args, **(kwargs or {}))
         tensor = cast("Tensor", args[0])
         return tensor if _memory(tensor) in self.memory else tensor.detach().clone()

@@ -57,8 +57,16 @@ def other_values(call: Call, seed: int = 0) -> list[Call]:
     generator = torch.Generator().manual_seed(seed)
     if any(tensor.device.type == "meta" for tensor in call.tensors()):
         return []  # there are no values
-    kinds = (_negated, lambda tensor: _random(tensor, generator), torch.zeros_like, _large)
-    return [call.changed(lambda _, tensor, kind=kind: kind(tensor.detach())) for kind in kinds]
+
+    def random(tensor: Tensor) -> Tensor:
+        return _random(tensor, generator)
+
+    kinds: list[Callable[[Tensor], Tensor]] = [_negated, random, torch.zeros_like, _large]
+    return [_changed(call, kind) for kind in kinds]
+
+
+def _changed(call: Call, kind: Callable[[Tensor], Tensor]) -> Call:
+    return call.changed(lambda _, tensor: kind(tensor.detach()))
 
 
 def _negated(tensor: Tensor) -> Tensor:
@@ -86,7 +94,7 @@ def _random(tensor: Tensor, generator: torch.Generator) -> Tensor:
 def _large(tensor: Tensor) -> Tensor:
     if tensor.is_floating_point() or tensor.is_complex():
         return 10 * tensor
-    return torch.full_like(tensor, tensor.max()) if tensor.numel() else tensor
+    return torch.full_like(tensor, int(tensor.max())) if tensor.numel() else tensor
 
 
 Axis = tuple[int, int]
@@ -193,7 +201,7 @@ def _by_symbols(model: nn.Module, call: Call, places: Mapping[int, str]) -> list
     fakes: list[Tensor] = []
 
     def fake(_: int, tensor: Tensor) -> Tensor:
-        context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * tensor.dim())
+        context = cast("Any", StatelessSymbolicContext)(dynamic_sizes=[DimDynamic.DYNAMIC] * tensor.dim())
         fakes.append(mode.from_tensor(tensor.detach(), symbolic_context=context))
         return fakes[-1]
 
@@ -257,7 +265,9 @@ def _groups(guards: _Guards, call: Call, fakes: list[Tensor]) -> list[Sizes]:
     fixed: dict[int, list[Axis]] = {}
     for number, (given, tensor) in enumerate(zip(call.tensors(), fakes, strict=True)):
         for axis, size in enumerate(tensor.shape):
-            expression = environment.simplify(size.node.expr) if isinstance(size, torch.SymInt) else None
+            expression = (
+                environment.simplify(cast("Any", size).node.expr) if isinstance(size, torch.SymInt) else None
+            )
             if expression is not None and expression.is_Symbol:
                 axes.setdefault(expression, []).append((number, axis))
                 hints[expression] = given.shape[axis]
