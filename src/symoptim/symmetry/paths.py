@@ -14,14 +14,15 @@ goes into the modules it calls and comes out of them; what these compute inside,
 in an exposed frame, or in that of a module around it, is pinned, unless the user vouches for that module.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from symoptim.errors import OptionError, TraceError
@@ -36,6 +37,8 @@ from symoptim.symmetry.variations import Call, Sizes, multiples, other_values, r
 
 ASKS = ("_local_scalar_dense", "equal")
 """Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
+RESHAPES = ("view", "reshape", "_unsafe_view")
+"""Operations that keep all entries in order."""
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 """Modules whose children others use one by one."""
 
@@ -66,8 +69,16 @@ class Survey:
     """What decides the path, in words."""
 
 
+Watch = Callable[[nn.Module, tuple[Any, ...], Mapping[str, Any]], Graph]
+"""What gives the graph of a pass."""
+
+
 def survey(
-    model: nn.Module, calls: Sequence[Call], vouch: Sequence[str] = (), exported: Graph | None = None
+    model: nn.Module,
+    calls: Sequence[Call],
+    vouch: Sequence[str] = (),
+    exported: Graph | None = None,
+    watch: Watch | None = None,
 ) -> Survey:
     """Run a model on an example, and on variations of it.
 
@@ -77,6 +88,7 @@ def survey(
         vouch: patterns of names of modules and parameters that are not to be exposed.
         exported: the graph by ``torch.export``, if there is one. It stands for whatever values are asked for
             and whatever sizes depend on values: where one of them decides the path, there is no such graph.
+        watch: gives the graph of a pass; ``record`` by default.
 
     Returns:
         What was seen.
@@ -85,14 +97,16 @@ def survey(
         TraceError: the example cannot be watched.
     """
     with seeds_restored(), quietly():  # what a model warns of would be said at every pass
-        return _Surveyor(model, vouch, exported).survey(calls)
+        return _Surveyor(model, vouch, exported, watch).survey(calls)
 
 
 class _Surveyor:
     """Collects what passes show."""
 
-    def __init__(self, model: nn.Module, vouch: Sequence[str], exported: Graph | None) -> None:
-        self.model, self.vouch = isolated(model), tuple(vouch)
+    def __init__(
+        self, model: nn.Module, vouch: Sequence[str], exported: Graph | None, watch: Watch | None
+    ) -> None:
+        self.model, self.vouch, self.watch = isolated(model), tuple(vouch), watch
         self.exported = exported is not None  # sizes that depend on values decide nothing there
         operations = () if exported is None else exported.operations
         self.sized = {one.place for one in operations if has_symbolic_result(one)}
@@ -147,7 +161,8 @@ class _Surveyor:
         """One pass, with seeds of its own."""
         self.seed += 1
         set_seeds(self.seed)
-        graph = record(self.model, *_copied(call), self.earlier)
+        mine = _copied(call)
+        graph = record(self.model, *mine, self.earlier) if self.watch is None else self.watch(self.model, *mine)
         self.passes.append(graph)
         return graph
 
@@ -160,7 +175,7 @@ class _Surveyor:
 
     def _try_values(self, call: Call, first: Graph, keep: Any) -> None:
         different = False
-        for other in other_values(call):
+        for other in other_values(call) if self.watch is None else ():  # no export leaves an ``if`` on values
             graph = self._tried(other)
             if graph is not None and _steps(graph) != _steps(first):
                 keep(other, graph, sizes=False)
@@ -200,7 +215,8 @@ class _Surveyor:
 
     def _try_all(self, call: Call, first: Graph, keep: Any, group: Sizes, sizes: Sequence[int]) -> bool:
         """Whether the model takes any of these sizes."""
-        return sum(self._try_axes(call, first, keep, group, size) for size in sizes) > 0
+        taken = [self._try_axes(call, first, keep, group, size) for size in sizes]
+        return any(taken)
 
     def _try_axes(self, call: Call, first: Graph, keep: Any, group: Sizes, size: int) -> bool:
         other = resized(call, group.axes, size)
@@ -210,7 +226,7 @@ class _Surveyor:
                 self.reasons.setdefault(reason, set()).update(group.decided_in)
             return False
         graph = self._tried(other)
-        if graph is not None and _kinds(graph) != _kinds(first):
+        if graph is not None and (_kinds(graph) != _kinds(first) or _loses_cuts(first, graph)):
             keep(other, graph, sizes=True)
             self.sizes.append(size)
         return graph is not None
@@ -304,6 +320,32 @@ def _numbers(operation: Operation) -> str:
 def _kinds(graph: Graph) -> set[Step]:
     """What is compared where sizes differ: not how often, not with which numbers, not what only copies."""
     return {step._replace(numbers="") for step in _steps(graph) if step.name not in (*COPIES, "expand")}
+
+
+def _loses_cuts(first: Graph, other: Graph) -> bool:
+    """Whether reshaping keeps axes apart in the first pass that it mixes in the other.
+
+    Such axes are apart because sizes happen to agree: ``x.reshape(-1, 4, 2)`` of (2, 8) has one block each
+    for two rows, of (2, 4) one for both.
+    """
+    mine, theirs = ([one for one in graph.operations if one.name in RESHAPES] for graph in (first, other))
+    if [one.place for one in mine] != [one.place for one in theirs]:
+        return False  # loops of another length, say: no operation of one is that of the other
+    pairs = zip(_cuts(first, mine), _cuts(other, theirs), strict=True)
+    return any(not one <= two for one, two in pairs)
+
+
+def _cuts(graph: Graph, operations: Iterable[Operation]) -> Iterator[set[tuple[int, int]]]:
+    """Of operations that reshape: places before which a tensor and its result have as many entries.
+
+    Axes of size one at a place belong to either side of it.
+    """
+    shapes = {leaf.index: leaf.tensor.shape for leaf in graph.leaves}
+    shapes |= {one.index: one.result.shape for one in graph.operations if isinstance(one.result, Tensor)}
+    for operation in operations:
+        before, after = shapes.get(operation.references()[0], ()), operation.result.shape
+        sizes = [[math.prod(shape[:n]) for n in range(len(shape) + 1)] for shape in (before, after)]
+        yield {(i, j) for i, one in enumerate(sizes[0]) for j, two in enumerate(sizes[1]) if one == two}
 
 
 def _used(graph: Graph) -> set[str]:
