@@ -79,7 +79,7 @@ def discover(
     given = [first, *(_call(one, first) for one in inputs)]
     visible, calls = _unpacked(model, given)
     graphs, seen, recorded = _graphs_of(visible, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
-    findings = interpret(graphs, ansatz, seen.exposed)
+    findings = interpret(graphs, ansatz, seen.exposed, seen.called)
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
@@ -149,9 +149,12 @@ def _graphs_of(
         if graph is None:
             raise
         seen = _exported(model, calls, vouch, graph, failure)
-    if graph is None or (seen.first is not None and has_symbolic_sizes(graph)):
+    if seen.first is not None and not recorded:
+        recorded = "sizes of tensors depend on values" if has_symbolic_sizes(graph) else ""
+        recorded = "the model keeps tensors from call to call" if seen.keeps else recorded
+    if recorded:
         assert seen.first is not None
-        graph, recorded = seen.first, recorded or "sizes of tensors depend on values"
+        graph = seen.first
     graphs = [graph]
     for call, other, sizes_alone in seen.others:
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")

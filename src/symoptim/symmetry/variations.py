@@ -276,7 +276,7 @@ def _groups(guards: _Guards, call: Call, fakes: list[Tensor]) -> list[Sizes]:
             else:  # len(x), x.shape[1] == 8, or a width: what is done at other sizes is not known
                 fixed.setdefault(given.shape[axis], []).append((number, axis))
     found = [Sizes(tuple(mine), (2, 3)) for mine in single.values()]
-    found += [Sizes(tuple(mine), _ordinary(size)) for size, mine in fixed.items() if size]
+    found += [Sizes(tuple(mine), (*_ordinary(size), 4 * size + 1)) for size, mine in fixed.items() if size]
     for symbol, mine in axes.items():
         compared = list(_compared_with(symbol, guards, hints))
         sizes = _where_others_hold([guard for guard, _ in compared], symbol, hints[symbol])
