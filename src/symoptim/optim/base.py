@@ -19,8 +19,10 @@ from symoptim.optim.checks import (
     check_last_group,
     check_options,
     check_parameters,
+    completed,
     labeled,
     loss_of,
+    require_named_alike,
     require_no_model,
 )
 from symoptim.optim.clip import Clipping
@@ -131,7 +133,9 @@ class GeometricSGD(Clipping):
         """Add a group; one that is refused leaves the optimizer and all weights as they were."""
         # A copy: torch writes the defaults into the group, and the caller may build a second optimizer of it.
         maker = next(kind.__name__ for kind in type(self).__mro__ if "updates" in vars(kind))
-        super().add_param_group({**param_group, "optimizer": maker})
+        group = {**completed(param_group), "optimizer": maker}
+        require_named_alike(self.param_groups, group)
+        super().add_param_group(group)
         check_last_group(self.param_groups, self._check)
         if not self._constructing:
             self._start(self.param_groups[-1])

@@ -29,7 +29,9 @@ from symoptim.optim.checks import (
     check_last_group,
     check_parameters,
     check_rate,
+    completed,
     loss_of,
+    require_named_alike,
     warn_of_zero_filters,
 )
 from symoptim.optim.clip import Clipping
@@ -44,8 +46,9 @@ class Charted(Clipping):
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its geometry is ``"rows"`` unless it says otherwise."""
-        defaults = {"geometry": "rows", "axis": 0}
-        super().add_param_group({**defaults, **param_group, "optimizer": type(self).__name__})
+        group = {"geometry": "rows", "axis": 0, **completed(param_group), "optimizer": type(self).__name__}
+        require_named_alike(self.param_groups, group)
+        super().add_param_group(group)
         check_last_group(self.param_groups, self._check)
 
     def _check(self, group: Group) -> None:

@@ -27,6 +27,41 @@ def labeled(group: Group) -> Iterator[tuple[str, Tensor]]:
         yield f"parameter '{names[index]}'" if names else f"parameter {index} of its group", parameter
 
 
+def completed(group: Group) -> Group:
+    """A copy of a group as torch makes it: a list of tensors, and their names apart, if all have one.
+
+    >>> w = nn.Parameter(torch.zeros(2, 2))
+    >>> [*completed({"params": w})], completed({"params": [("head.weight", w)]})["param_names"]
+    (['params'], ['head.weight'])
+    """
+    given = group["params"]
+    if isinstance(given, set):
+        return group  # which torch refuses
+    members: list[Any] = [given] if isinstance(given, Tensor) else list(given)
+    if not members or not all(isinstance(one, tuple) for one in members):
+        return {**group, "params": members}
+    return {**group, "params": [one[1] for one in members], "param_names": [one[0] for one in members]}
+
+
+def require_named_alike(groups: list[Group], new: Group) -> None:
+    """Refuse a completed group without names beside groups with names, and the other way round, as torch does."""
+    if not groups or ("param_names" in groups[0]) == ("param_names" in new):
+        return
+    how, way_out = "with", "give its parameters alone, without names"
+    if "param_names" not in new:
+        how, way_out = (
+            "without",
+            (
+                "the others have some (symoptim.param_groups gives them). Give pairs of name and parameter, as "
+                "{'params': [('head.weight', head.weight)]} or {'params': [*head.named_parameters()]}"
+            ),
+        )
+    raise OptionError(
+        "all optimizer param groups should be with/without names. cannot add param group "
+        f"{how} names to the optimizer: {way_out}"
+    )
+
+
 def require_no_model(params: object, optimizer: str) -> None:
     """Refuse a model where its parameters are asked for; a list of parameters is a module, and welcome."""
     if isinstance(params, nn.Module) and not isinstance(params, nn.ParameterList):

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from symoptim.errors import OptionError, SymmetryError
 from symoptim.modules import require_module
-from symoptim.optim.checks import is_zero, labeled
+from symoptim.optim.checks import completed, is_zero, labeled
 from symoptim.optim.doubts import warn_of_hidden_classifier, warn_of_plain
 from symoptim.optim.unit_rows import gauge_weights
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, names_any, route, routed_in
@@ -37,7 +37,7 @@ class ParameterGroups(list[dict[str, Any]]):
         """Return a table of all parameters: name, shape, geometry, axis and the reason."""
         known = {id(routed.parameter): routed for routed in self.routed}
         order = {key: place for place, key in enumerate(known)}
-        listed = [(name, p, group) for group in self for name, p in labeled(group)]
+        listed = [(name, p, group) for group in self for name, p in labeled(completed(group))]
         listed.sort(key=lambda entry: order.get(id(entry[1]), len(order)))
         rows = [_row(name, p, group, known.get(id(p))) for name, p, group in listed]
         return _table([("parameter", "shape", "geometry", "axis", "because"), *rows])

@@ -11,6 +11,7 @@ from symoptim.optim.apply import Factors, filter_norms
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.checks import (
     Group,
+    completed,
     filters_without_direction,
     first_few,
     warn_of_zero_filters,
@@ -271,7 +272,9 @@ class UnitNormSGD(GeometricSGD):
         """How groups that know the symmetries of their model begin, and a warning of what is left plain."""
         if normalize is False:  # nothing is to be changed
             return None
-        start = gauge_start(model, spec, [{"normalize": normalize, **group} for group in params])
+        # Groups may have been added by hand: what they leave out is the optimizer's default.
+        defaults: Group = {"geometry": "rows", "axis": 0, "normalize": normalize}
+        start = gauge_start(model, spec, [{**defaults, **completed(group)} for group in params])
         if start.others:
             warn_user(
                 "UnitNormSGD takes plain steps for weights whose rows do not have unit norm, and cannot be "

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, SymmetryError
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import Axes, has_unit_norm, lacks_direction, norm, update_dtype
 from symoptim.modules import unwrapped
@@ -34,9 +34,17 @@ class GaugeStart(NamedTuple):
     """Names of those that were put into ``plain`` groups."""
 
     def rescale(self) -> None:
-        """Give the rows unit norm."""
-        if bool(self.element.any()):
+        """Give the rows unit norm; an error, and nothing changed, if outputs would not stay what they were."""
+        if not bool(self.element.any()):
+            return
+        try:
             self.spec.rescale_(unwrapped(self.model), self.element)
+        except SymmetryError as failure:
+            raise SymmetryError(
+                f"UnitNormSGD cannot begin: {failure}. Both are options of symoptim.balance_: to accept the "
+                "change call symoptim.balance_(model, spec=groups.spec, tolerance=math.inf) first, after which "
+                "rows have unit norm"
+            ) from failure
 
 
 def gauge_weights(
