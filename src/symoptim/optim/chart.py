@@ -34,7 +34,7 @@ from symoptim.optim.checks import (
     require_named_alike,
     warn_of_zero_filters,
 )
-from symoptim.optim.clip import Clipping
+from symoptim.optim.clip import Clipping, gradients_of, shorten
 from symoptim.optim.layout import write
 
 
@@ -70,17 +70,16 @@ class Charted(Clipping):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
-        self._clip()
         check_gradients(self.param_groups)
-        gradients = [
-            (p, p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None
-        ]
+        gradients, share = gradients_of(self), self._share()
         scales = self.scales()
         places = [Place.of(parameter, scales[parameter]) for parameter, _ in gradients if parameter in scales]
         try:
             for parameter, gradient in gradients:
                 # Some steps write to gradients they are given: torch's SGD with foreach and nesterov does.
                 parameter.grad = gradient.clone()
+            if share is not None:
+                shorten(gradients_of(self), share)
             for place in places:
                 place.enter()
             _unhooked_step(self.wrapped_class)(self)
@@ -93,6 +92,8 @@ class Charted(Clipping):
         finally:
             for parameter, gradient in gradients:
                 parameter.grad = gradient
+        if share is not None:  # only now: a step that is refused leaves gradients as they were
+            shorten(gradients, share)
         return loss
 
     def scales(self) -> Factors:

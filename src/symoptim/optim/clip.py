@@ -1,6 +1,7 @@
 """Clip gradients by a length that no rescaling changes."""
 
 import math
+from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
 import torch
@@ -36,6 +37,10 @@ class Clipping(Optimizer):
     def _clip(self) -> None:
         if self.max_norm is not None:
             clip_invariant_norm_(self, self.max_norm)
+
+    def _share(self) -> Tensor | None:
+        """What clipping would multiply gradients by, if it is asked for; nothing is written."""
+        return None if self.max_norm is None else _length_and_share(self, self.max_norm)[1]
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -82,20 +87,33 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
             "ScaledSGD or symoptim.invariant(...), or torch.nn.utils.clip_grad_norm_ for unit-norm filters"
         )
     require_length(max_norm)
+    length, share = _length_and_share(optimizer, max_norm)
+    shorten(gradients_of(optimizer), share)
+    return length
+
+
+def gradients_of(optimizer: Optimizer) -> list[tuple[Tensor, Tensor]]:
+    """Parameters that have a gradient, with it."""
+    return [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+
+
+def shorten(gradients: Iterable[tuple[Tensor, Tensor]], share: Tensor) -> None:
+    """Multiply the gradients of parameters by one number, in place."""
+    for _, gradient in gradients:
+        gradient.mul_(replicated_like(share, gradient))
+
+
+def _length_and_share(optimizer: Optimizer, max_norm: float) -> tuple[Tensor, Tensor]:
+    """Length of an optimizer's gradients, and what makes them no longer than ``max_norm``."""
     check_gradients(optimizer.param_groups)
     scales = cast("Scaling", optimizer).scales()
-    parameters: list[Tensor] = [p for group in optimizer.param_groups for p in group["params"]]
-    gradients = [(p.grad, scales.get(p, ())) for p in parameters if p.grad is not None]
-    if not gradients:
-        return torch.zeros(())
-    squares = [_squared_length(gradient, factors) for gradient, factors in gradients]
+    squares = [_squared_length(gradient, scales.get(p, ())) for p, gradient in gradients_of(optimizer)]
+    if not squares:
+        return torch.zeros(()), torch.ones(())
     length = torch.stack([square.to(squares[0]) for square in squares]).sum().sqrt()
     if (scaling := scaling_of(optimizer)) is not None:  # within a step that a GradScaler has called
         length = scaling.undone(length)
-    share = torch.where(length > max_norm, max_norm / length, 1.0)
-    for gradient, _ in gradients:
-        gradient.mul_(replicated_like(share, gradient))
-    return length
+    return length, torch.where(length > max_norm, max_norm / length, 1.0)
 
 
 def require_length(max_norm: object) -> None:
