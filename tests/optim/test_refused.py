@@ -135,7 +135,9 @@ def _bad_rate(optimizer: Optimizer, _: nn.Module) -> None:
 def _no_kernel(optimizer: Optimizer, model: nn.Module) -> None:
     optimizer.param_groups[-1]["fused"] = True
     weight = model[0].weight
-    weight.data = weight.data.expand(3, *weight.shape)[0].T.contiguous().T  # of other strides than its gradient
+    weight.data = (
+        weight.data.expand(3, *weight.shape)[0].T.contiguous().T
+    )  # of other strides than its gradient
 
 
 def _failing(optimizer: Optimizer, _: nn.Module) -> None:
@@ -144,7 +146,9 @@ def _failing(optimizer: Optimizer, _: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_bad_rate, _no_kernel, _failing])
-@pytest.mark.parametrize("name", ["ScaledSGD", "FullMetricSGD", "invariant AdamW", "AdamW in the full metric"])
+@pytest.mark.parametrize(
+    "name", ["ScaledSGD", "FullMetricSGD", "invariant AdamW", "AdamW in the full metric"]
+)
 def test_a_refused_step_does_not_clip(name: str, spoil: Callable[[Optimizer, nn.Module], None]) -> None:
     if spoil is _no_kernel:
         if "AdamW" in name:

@@ -4,8 +4,8 @@
 
 runs the tests of ``TestOptimRenewed`` that have all of the given words in their names. Take the file of the
 torch that is installed. Every failure is printed, with its reason where it is one of :data:`BY_DESIGN`; the
-exit status is that of the others. At the end are the counts of every optimizer. ``--control`` runs torch's own
-optimizers of the same names instead: what they fail at, too, is of the version of the file.
+exit status is that of the others. At the end are the counts of every optimizer. ``--control`` runs torch's
+own optimizers of the same names instead: what they fail at, too, is of the version of the file.
 
 Its tests put weights and biases into one list, which our optimizers refuse by design. They are run as
 ``Routed...``, which take groups with parameters of one axis as plain.

@@ -47,7 +47,7 @@ def balance_(
         The same network.
 
     Raises:
-        OptionError: both ``classifier`` and ``spec`` are given, or ``inputs`` or ``tolerance`` without ``spec``.
+        OptionError: ``classifier`` and ``spec`` are both given, or ``inputs`` or ``tolerance`` without it.
         SymmetryError: the symmetries are another model's, weights would be too large, or outputs would change
             by more than the tolerance, because the eps of a normalization is felt.
         ZeroFilterError: a filter is zero; then nothing has been changed.
@@ -66,8 +66,8 @@ def balance_(
         return _balance_by(spec, model, classifier, inputs, tolerance)
     if inputs is not None or tolerance != TOLERANCE:
         raise OptionError(
-            "inputs= and tolerance= are about outputs that stay what they were, for which the symmetries of the "
-            "model are needed: give spec=symoptim.discover(model, example_inputs), or leave them out"
+            "inputs= and tolerance= are about outputs that stay what they were, which needs the symmetries "
+            "of the model: give spec=symoptim.discover(model, example_inputs), or leave them out"
         )
     balanced: list[tuple[nn.Parameter, Tensor]] = []
     for names, weight, role in route(model):

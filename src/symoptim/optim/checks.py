@@ -5,6 +5,7 @@ step changes anything: a step that is refused leaves weights and state as they w
 """
 
 import math
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -44,7 +45,7 @@ def completed(group: Group) -> Group:
 
 
 def require_named_alike(groups: list[Group], new: Group) -> None:
-    """Refuse a completed group without names beside groups with names, and the other way round, as torch does."""
+    """Refuse a completed group without names beside groups that have some, and the reverse, as torch does."""
     if not groups or ("param_names" in groups[0]) == ("param_names" in new):
         return
     how, way_out = "with", "give its parameters alone, without names"
@@ -52,8 +53,8 @@ def require_named_alike(groups: list[Group], new: Group) -> None:
         how, way_out = (
             "without",
             (
-                "the others have some (symoptim.param_groups gives them). Give pairs of name and parameter, as "
-                "{'params': [('head.weight', head.weight)]} or {'params': [*head.named_parameters()]}"
+                "the others have some (symoptim.param_groups gives them). Give pairs of name and parameter: "
+                "{'params': [('head.weight', head.weight)]}, or {'params': [*head.named_parameters()]}"
             ),
         )
     raise OptionError(
@@ -69,6 +70,15 @@ def require_no_model(params: object, optimizer: str) -> None:
             f"{optimizer} takes parameters or groups of them, got the model {type(params).__name__}: give "
             "symoptim.param_groups(model), which sorts its parameters"
         )
+
+
+def shown(value: object) -> str:
+    """A value that is none of those wanted, in a few words.
+
+    >>> shown(nn.Linear(2, 2)), shown("fast")
+    ('a Linear', "'fast'")
+    """
+    return f"a {type(value).__name__}" if isinstance(value, nn.Module | Tensor) else reprlib.repr(value)
 
 
 def check_options(group: Group) -> None:
@@ -98,7 +108,7 @@ def check_rate(lr: object) -> None:
         raise OptionError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}")
     real = not lr.is_complex() if isinstance(lr, Tensor) else isinstance(lr, float | int)
     if not real or isinstance(lr, bool):
-        raise OptionError(f"lr must be a number or a 1-element Tensor, got {lr!r}")
+        raise OptionError(f"lr must be a number or a 1-element Tensor, got {shown(lr)}")
     value = float(lr.detach() if isinstance(lr, Tensor) else cast(float, lr))
     if not 0 <= value < math.inf:
         raise OptionError(f"lr must be a finite number >= 0, got {value}")

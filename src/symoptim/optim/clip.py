@@ -65,7 +65,8 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     do the same, or call it before ``optimizer.step()``; with a ``GradScaler`` after its ``unscale_``.
 
     Args:
-        optimizer: ``FullMetricSGD``, ``ScaledSGD`` or one that :func:`symoptim.invariant` made.
+        optimizer: ``FullMetricSGD``, ``ScaledSGD``, ``UnitNormSGD`` (which has s = 1), or one that
+            :func:`symoptim.invariant` made.
         max_norm: the longest there may be.
 
     Returns:
@@ -83,8 +84,8 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     """
     if not hasattr(optimizer, "scales"):
         raise OptionError(
-            f"{type(optimizer).__name__} has no scales to measure gradients by: take FullMetricSGD, "
-            "ScaledSGD or symoptim.invariant(...), or torch.nn.utils.clip_grad_norm_ for unit-norm filters"
+            f"{type(optimizer).__name__} has no scales to measure gradients by: take an optimizer of "
+            "symoptim, or torch.nn.utils.clip_grad_norm_"
         )
     require_length(max_norm)
     length, share = _length_and_share(optimizer, max_norm)

@@ -14,7 +14,7 @@ from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
 from symoptim.optim.fused import FusedSteps
 from symoptim.optim.fusible import wants_fused
-from symoptim.optim.in_full_metric import InFullMetric, trainable
+from symoptim.optim.in_full_metric import InFullMetric, require_trainable
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.updates.catalog import PLAIN, Update
@@ -93,7 +93,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         self.set_max_norm(max_norm)
         self.bound = BoundMetric(model, spec, gauge)
         super().__init__(
-            trainable(model) if groups is None else groups,
+            require_trainable(model) if groups is None else groups,
             lr,
             momentum,
             nesterov=nesterov,

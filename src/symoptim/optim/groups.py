@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from symoptim.errors import OptionError, SymmetryError
 from symoptim.modules import require_module
 from symoptim.optim.checks import completed, is_zero, labeled
-from symoptim.optim.doubts import warn_of_hidden_classifier, warn_of_plain
+from symoptim.optim.doubts import warn_of_frozen, warn_of_hidden_classifier, warn_of_plain
 from symoptim.optim.unit_rows import gauge_weights
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, names_any, route, routed_in
 from symoptim.symmetry.discover import discover
@@ -104,6 +104,9 @@ def param_groups(
     before trained weights are loaded: those of a saved optimizer were made of the weights at the start. Where
     only some filters of a weight are zero they stay zero, and optimizers warn.
 
+    Make groups of the model as it will be trained: parameters that are put into it later, with another layer
+    or by an assignment of weights, are in no group, and no optimizer says that it does not train them.
+
     Returns:
         Groups for :class:`symoptim.ScaledSGD`, :class:`symoptim.UnitNormSGD`, :func:`symoptim.invariant`
         or any optimizer of torch; print them to see what went where.
@@ -139,6 +142,7 @@ def param_groups(
     routed = route(model, overrides, None if spec is None else roles_from(spec, model, route(model)))
     if only is None and spec is None:
         warn_of_hidden_classifier(model, routed)
+    warn_of_frozen(model, routed)
     warn_of_plain(model, routed, overrides, spec is not None)
     routed = _without_zeros(routed, overrides)
     if spec is not None:
@@ -155,8 +159,12 @@ def _certified(
     spec = discover(model, example_inputs, keywords)
     certificate = spec.certify(model, example_inputs, keywords)
     if not certificate.holds:
+        failed = f"did not pass their test ({certificate})"
+        if certificate.reason:
+            failed = f"could not be tested: {certificate.reason}"
         raise SymmetryError(
-            f"the symmetries that were found are none ({certificate}): go by layer type instead"
+            f"the symmetries that were found {failed}. Leave example_inputs= out, and roles are those "
+            "of layer types; symoptim.discover and certify say more"
         )
     return spec
 

@@ -142,7 +142,8 @@ class UnitNormSGD(GeometricSGD):
 
     Rows already of unit norm, as :func:`symoptim.balance_` makes them, stay bit-identical. A zero row is
     refused; so is weight decay on rows, which the normalization would undo. Gradients may be clipped by
-    ``torch.nn.utils.clip_grad_norm_``: at unit norm there is no scale that it could bring in.
+    ``max_norm`` or by ``torch.nn.utils.clip_grad_norm_``, as trainers do: at unit norm there is no scale that
+    it could bring in, and both are the same.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -163,6 +164,7 @@ class UnitNormSGD(GeometricSGD):
         momentum: float = 0.0,
         *,
         normalize: bool | None = None,
+        max_norm: float | None = None,
         nesterov: bool = False,
         weight_decay: float = 0.0,
         maximize: bool = False,
@@ -183,6 +185,9 @@ class UnitNormSGD(GeometricSGD):
             normalize: what to do with rows that are not of unit norm. None: without symmetries they are
                 normalized, with a warning; with symmetries those whose norm is gauge are, and others left
                 plain. True: all are normalized. False: they are refused. A group may have its own.
+            max_norm: the longest gradient there may be: every step begins with
+                :func:`symoptim.clip_invariant_norm_`, which is torch's ``clip_grad_norm_`` here. None clips
+                nothing.
             nesterov: look ahead along the momentum.
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``; 0 in groups of rows.
             maximize: ascend instead of descend.
@@ -194,6 +199,7 @@ class UnitNormSGD(GeometricSGD):
             differentiable: let autograd run through the step, and through the normalization (float32 and
                 float64, not with ``foreach``).
         """
+        self.set_max_norm(max_norm)
         if isinstance(params, ParameterGroups) and params.model is not None and params.spec is not None:
             self._gauge_start = self._known_start(params, params.model, params.spec, normalize)
             params = params if self._gauge_start is None else self._gauge_start.groups
@@ -240,21 +246,25 @@ class UnitNormSGD(GeometricSGD):
         changed = changes_of_norms(group, [p for p in some if p not in known])
         if not changed:
             return
-        names, largest = list(changed), max(changed.values())
+        names, largest = list(changed), float(f"{max(changed.values()):.3g}")
         if group["normalize"] is False:
             raise OptionError(
-                f"normalize=False, and rows are not of unit norm (it would change by up to {largest:.2g} of "
-                f"itself): {first_few(names)}. Give them unit norm by symoptim.balance_(model), or leave "
-                "normalize out"
+                "normalize=False, and rows are not of unit norm (the length of one would have to change by a "
+                f"factor of {largest:g}): {first_few(names)}. Give them unit norm by "
+                "symoptim.balance_(model), or leave normalize out"
             )
-        if group["normalize"] is None and largest > NOTED:
+        if group["normalize"] is None and max(changed.values()) > 1 + NOTED:
             warn_user(
-                f"UnitNormSGD divides rows by their norms, which changes a norm by up to {largest:.2g} of "
-                "itself, and what the model computes, unless normalization layers follow: "
+                f"UnitNormSGD divides rows by their norms: the length of a row changes by a factor of up to "
+                f"{largest:g}, and what the model computes changes too, unless normalization layers follow: "
                 f"{first_few(names)}. Give groups of symoptim.param_groups(model, example_inputs=...), with "
                 "which outputs stay what they are, or normalize=True if the change is meant",
                 GeometryWarning,
             )
+
+    def scales(self) -> Factors:
+        """None: rows have unit norm, and columns and plain parameters take plain steps."""
+        return {}
 
     def _check_thawed(self) -> None:
         """Warn of rows that were frozen when they were added, before they are stepped for the first time."""
