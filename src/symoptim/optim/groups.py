@@ -101,8 +101,10 @@ def param_groups(
 
     A weight that is zero as a whole (LoRA's second factor, a head or a residual branch that starts at zero)
     has no scale and would never learn: it is ``plain``, unless an override names it. So make the groups
-    before trained weights are loaded: those of a saved optimizer were made of the weights at the start. Where
-    only some filters of a weight are zero they stay zero, and optimizers warn.
+    before trained weights are loaded: those of a saved optimizer were made of the weights at the start. To
+    groups made after (of adapters that PEFT has loaded) the saved state does not fit, and the error says
+    which ``overrides`` make the groups that were saved. Where only some filters of a weight are zero they
+    stay zero, and optimizers warn.
 
     Make groups of the model as it will be trained: parameters that are put into it later, with another layer
     or by an assignment of weights, are in no group, and no optimizer says that it does not train them.
