@@ -60,7 +60,7 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     number are left as they are; where it is infinite, finite ones become zero, as with torch's.
 
     Trainers clip by ``torch.nn.utils.clip_grad_norm_``, and an optimizer cannot see that they did. Switch
-    that off (``TrainingArguments(max_grad_norm=0)`` of Hugging Face, no ``gradient_clip_val`` for Lightning)
+    that off (``TrainingArguments(max_grad_norm=0)`` of Hugging Face, ``gradient_clip_val=None`` of Lightning)
     and give the optimizer ``max_norm=1.0``: every step then begins with this function. In a loop of your own
     do the same, or call it before ``optimizer.step()``; with a ``GradScaler`` after its ``unscale_``.
 

@@ -58,7 +58,8 @@ def invariant(
         groups: with a model, parameters of it or groups with options of their own, if not all are to be
             trained alike.
         max_norm: the longest gradient there may be: every step begins with
-            :func:`symoptim.clip_invariant_norm_`. None clips nothing.
+            :func:`symoptim.clip_invariant_norm_`. None clips nothing. Switch the clipping of trainers off
+            (``TrainingArguments(max_grad_norm=0)``, Lightning's ``Trainer(gradient_clip_val=None)``).
         **options: options of ``optimizer_class``.
 
     Returns:

@@ -40,9 +40,12 @@ class ScaledSGD(GeometricSGD):
     SGD. The loss curve is the same from every rescaling of the weights that the paper names
     (arXiv:1511.01754, eqs. 1-3, 7 and Table 1), with momentum and weight decay too.
 
-    A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`). Clip
-    gradients by ``max_norm`` or :func:`symoptim.clip_invariant_norm_`: ``torch.nn.utils.clip_grad_norm_``,
-    which trainers call unless that is switched off, brings the scaling back in.
+    A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`).
+
+    Clip gradients by ``max_norm`` or :func:`symoptim.clip_invariant_norm_`:
+    ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in, and trainers call it without a word. Switch
+    that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face, ``Trainer(gradient_clip_val=None)`` of
+    Lightning.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))

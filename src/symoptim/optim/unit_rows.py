@@ -1,6 +1,5 @@
 """How ``UnitNormSGD`` begins: which rows get unit norm, and which rescaling keeps outputs what they were."""
 
-import inspect
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, cast
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError, SymmetryError
+from symoptim.errors import OptionError, SymmetryError, callers
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import Axes, has_unit_norm, lacks_direction, norm, update_dtype
 from symoptim.modules import unwrapped
@@ -165,12 +164,10 @@ def require_unit_norm_in_parts() -> None:
     It says nowhere else that it does: it is found among the callers, as its local optimizer is made. All its
     parameters are looked at, so that all processes refuse.
     """
-    frame = inspect.currentframe()
-    while frame is not None:
+    for frame in callers():
         whole = frame.f_locals.get("self")
         if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(whole).__mro__):
             _require_unit_norm(cast("Optimizer", whole).param_groups)
-        frame = frame.f_back
 
 
 def _require_unit_norm(groups: list[Group]) -> None:
