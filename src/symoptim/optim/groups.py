@@ -165,8 +165,8 @@ def _certified(
         if certificate.reason:
             failed = f"could not be tested: {certificate.reason}"
         raise SymmetryError(
-            f"the symmetries that were found {failed}. Leave example_inputs= out, and roles are those "
-            "of layer types; symoptim.discover and certify say more"
+            f"the symmetries that were found {failed}. To go by layer type instead, leave "
+            "example_inputs= out; symoptim.discover and certify say more"
         )
     return spec
 
