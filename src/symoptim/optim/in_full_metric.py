@@ -76,7 +76,7 @@ def _listed(params: Any) -> list[Any]:
 
 def require_trainable(model: nn.Module) -> list[Tensor]:
     """Parameters of a model that are trained; an error if there are none."""
-    found = [parameter for parameter in unwrapped(model).parameters() if parameter.requires_grad]
+    found: list[Tensor] = [one for one in unwrapped(model).parameters() if one.requires_grad]
     if not found:
         raise OptionError(
             f"no parameter of {type(unwrapped(model)).__name__} requires gradients, so that there is "
