@@ -214,9 +214,8 @@ def test_what_meets_a_zero_start_is_free_where_later_steps_meet_more(
     function: Callable[[Lengths, Tensor], Tensor], number: int
 ) -> None:
     model, longer = Lengths(function, buffer=True), torch.rand(2, 8, 3, dtype=torch.float64)
-    assert len(discover(model, (longer[:, :1],))) < number
-    assert len(discover(model, (longer[:, :4],))) == number
-    for length in (1, 2, 4):
+    for length in (1, 2, 4):  # an example of one step is tried with more
+        assert len(discover(model, (longer[:, :length],))) == number
         spec, before = discover(model, (longer[:, :length],)), model(longer)
         spec.rescale_(model, spec.random(seed=1, spread=1.0))
         torch.testing.assert_close(model(longer), before, rtol=1e-8, atol=1e-11)

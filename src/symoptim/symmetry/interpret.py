@@ -55,10 +55,9 @@ class Findings:
         return counted
 
     def merge(self, before: "tuple[Counter[Any], ...]") -> None:
-        """Operations count once, on however many paths they are."""
-        self.unknown |= before[0]
-        self.pinned |= before[1]
-        self.approximate |= before[2]
+        """Operations count once, on however many paths they are: as often as on the first one."""
+        for mine, theirs in zip((self.unknown, self.pinned, self.approximate), before, strict=True):
+            mine.update({key: number - mine[key] for key, number in theirs.items()})
 
 
 def interpret(

@@ -93,6 +93,7 @@ class _Surveyor:
         self, model: nn.Module, vouch: Sequence[str], exported: Graph | None, watch: Watch | None
     ) -> None:
         self.model, self.vouch, self.watch = isolated(model), tuple(vouch), watch
+        self.restore = self.model is model
         self.exported = exported is not None
         operations = () if exported is None else exported.operations
         self.sized = {one.place for one in operations if has_symbolic_result(one)}
@@ -128,16 +129,17 @@ class _Surveyor:
     def _note_kept(self, found: Survey) -> None:
         """What later calls use of the first is as good as returned."""
         assert found.first is not None
-        made = made_in(found.first)
-        used = tuple(Ref(number) for number, one in made.items() if one in self.earlier.used)
-        found.keeps = bool(self.earlier.used) or not found.first.kept.isdisjoint(made)
+        used = tuple(Ref(number) for number, one in made_in(found.first).items() if one in self.earlier.used)
+        found.keeps = bool(self.earlier.used)
         found.first = replace(found.first, outputs=(*found.first.outputs, *used))
 
     def _add_seen_values(self, found: Survey, first: Call) -> None:
         """Passes that show what goes in and out of modules."""
         try:
             for call in (first, *(call for call, _, _ in found.others)):
-                graph = record(self.model, *_copied(call), self.earlier, functional=False)
+                graph = record(
+                    self.model, *_copied(call), self.earlier, functional=False, restore=self.restore
+                )
                 found.others.append((call, graph, False))
         except Exception:  # not every model can be watched so
             found.exposed = frozenset(self.calls.places.values())
@@ -148,7 +150,10 @@ class _Surveyor:
         set_seeds(self.seed)
         mine = _copied(call)
         with self.calls.noted():
-            graph = self.watch(self.model, *mine) if self.watch else record(self.model, *mine, self.earlier)
+            if self.watch is not None:
+                graph = self.watch(self.model, *mine)
+            else:
+                graph = record(self.model, *mine, self.earlier, restore=self.restore)
         self.passes.append(graph)
         return graph
 
@@ -169,16 +174,16 @@ class _Surveyor:
             self._decide(place, "attributes change with every call, and may decide the path of later ones")
         for place in self.calls.drawing:
             self._decide(place, "random numbers of Python or NumPy are drawn, and may decide the path")
+        passes = [graph for _, graph in (*others, *again) if graph is not None]
         for other, graph in (*others, *again):
-            if graph is not None and steps(graph) != steps(first):
+            if graph is not None:
                 kept.keep(other, graph)
-        passes = [(self._answers(graph), self._but_for_sizes(graph)) for graph in self.passes]
-        if follow_from_answers(passes):
+        if follow_from_answers([(self._answers(one), self._but_for_sizes(one)) for one in (first, *passes)]):
             return
         repeats = [self._but_for_sizes(graph) for _, graph in again if graph is not None]
         values = all(one == self._but_for_sizes(first) for one in repeats)
         reason = "values of the inputs" if values else "chance or an earlier call"
-        for graph in self.passes[1:]:
+        for graph in passes:
             for place in _decided_in(steps(first), steps(graph)):
                 self._decide(place, f"{reason} decide the path", unseen=False)
 

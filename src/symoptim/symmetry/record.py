@@ -33,6 +33,7 @@ def record(
     earlier: Earlier | None = None,
     *,
     functional: bool = True,
+    restore: bool = True,
 ) -> Graph:
     """Run a model once and note every operation; it is left as it is.
 
@@ -42,6 +43,7 @@ def record(
         keywords: its other arguments.
         earlier: tensors that were there before, where several passes follow each other.
         functional: whether to turn operations in place into values. If not, what modules return is known.
+        restore: whether to bring back tensors in attributes of modules; later passes use the new ones if not.
 
     Returns:
         The graph of that way.
@@ -50,12 +52,13 @@ def record(
         TraceError: the model fails, or values leave torch, and may come back.
     """
     named = dict(keywords or {})
+    run = partial(_recorded, model, inputs, named, earlier=earlier, restore=restore)
     with TRACING:
         require_plain(model)
         if not functional:
-            return _recorded(model, inputs, named, partial, earlier)
+            return run(partial)
         try:
-            return _recorded(model, inputs, named, functionalize, earlier)
+            return run(functionalize)
         except SymoptimError:
             raise
         except Exception as error:  # the model's own, or of what is refused there, such as derivatives
@@ -63,7 +66,7 @@ def record(
                 raise unwatched(error) from error
             require_running(model, inputs, named)
         try:
-            return _recorded(model, inputs, named, partial, earlier)
+            return run(partial)
         except SymoptimError:
             raise
         except Exception as error:
@@ -75,7 +78,9 @@ def _recorded(
     inputs: tuple[Any, ...],
     named: dict[str, Any],
     functional: Any,
+    *,
     earlier: Earlier | None,
+    restore: bool,
 ) -> Graph:
     """The graph of one pass, which is made ``functional``."""
     recorder = Recorder(model, earlier)
@@ -93,7 +98,7 @@ def _recorded(
 
     before = set(map(id, plain_tensors(model)))
     with ExitStack() as stack:
-        stack.enter_context(left_alone(model))
+        stack.enter_context(left_alone(model, attributes=restore))
         stack.enter_context(cast("Any", torch).random.fork_rng())  # what dropout draws is not missing later
         stack.enter_context(cast("Any", sdpa_kernel)(SDPBackend.MATH))  # attention written out
         stack.enter_context(recorder.places())

@@ -115,12 +115,17 @@ def tensors_in(output: Any) -> list[Tensor]:
 
 
 @contextmanager
-def left_alone(model: nn.Module) -> Generator[None]:
-    """Bring back the tensors that a pass replaces in the attributes of a model's modules.
+def left_alone(model: nn.Module, *, attributes: bool = True) -> Generator[None]:
+    """Bring back the tensors that a pass replaces in a model's modules.
 
     Nothing else: what libraries note there about hooks they have installed belongs to these hooks.
+
+    Args:
+        model: the network.
+        attributes: whether to bring back plain attributes too, beside parameters and buffers.
     """
-    places = [place for module in model.modules() for place in _holding_tensors(module)]
+    first = 0 if attributes else 1
+    places = [place for module in model.modules() for place in _holding_tensors(module)[first:]]
     before = [{name: value for name, value in place.items() if isinstance(value, Tensor)} for place in places]
     try:
         yield

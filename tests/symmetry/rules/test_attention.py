@@ -97,7 +97,7 @@ SHIFTED: list[Callable[..., Tensor]] = [
 
 @pytest.mark.parametrize("number", range(len(SHIFTED)))
 def test_a_bias_of_keys_is_dead_whatever_is_added_to_the_scores(number: int) -> None:
-    parts = {} if "where" in SHIFTED[number].__code__.co_names else {"table": weight(2, 3, 3)}
+    parts = {} if "where" in SHIFTED[number].__code__.co_names else {"table": weight(3, 3)}
     model, inputs = by_hand(SHIFTED[number], **parts), rand(2, 3, 3)
     arguments = inputs(torch.Generator().manual_seed(2))
     spec = discover(model, arguments)
