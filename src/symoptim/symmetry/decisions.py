@@ -64,15 +64,17 @@ def answers(graph: Graph, known: Mapping[str, int], exported: bool = False) -> l
 def _value_keys(graph: Graph) -> dict[int, int]:
     """Numbers that are equal for results of the same operations on the same values."""
     keys = {leaf.index: hash(leaf.index) for leaf in graph.leaves}
+
+    def key(argument: Any) -> Any:
+        return keys.get(argument.index) if isinstance(argument, Ref) else argument
+
     for one in graph.operations:
-        arguments = tree_map(
-            lambda value: keys.get(value.index) if isinstance(value, Ref) else value, one.arguments
-        )
-        unique = one.index if _draws(one) else 0
-        is_copy = one.name in COPIES and not (one.arguments[1:] or one.keywords)
-        keys[one.index] = (
-            arguments[0] if is_copy else hash((one.name, str(arguments), str(dict(one.keywords)), unique))
-        )
+        arguments = tree_map(key, one.arguments)
+        if one.name in COPIES and not (one.arguments[1:] or one.keywords):
+            keys[one.index] = arguments[0]
+        else:
+            drawn = one.index if _draws(one) else 0
+            keys[one.index] = hash((one.name, str(arguments), str(dict(one.keywords)), drawn))
     return keys
 
 

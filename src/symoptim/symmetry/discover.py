@@ -92,7 +92,7 @@ def discover(
         examples=tuple(map(_without_graphs, given)),
     )
     if seen.exposed or (seen.first is None and not all(one.is_meta for one in model.parameters())):
-        warn_user(_warning(spec), PathWarning)
+        warn_user(_warning(spec, seen.doubtful), PathWarning)
     return spec
 
 
@@ -119,18 +119,18 @@ def _unpacked(model: nn.Module, given: Sequence[Call]) -> tuple[nn.Module, list[
     return opened[0][0], [Call(arguments, keywords) for _, arguments, keywords in opened]
 
 
-def _warning(spec: SymmetrySpec) -> str:
+def _warning(spec: SymmetrySpec, doubtful: Sequence[str]) -> str:
     """What is not known of the paths through a model, and the way out."""
-    if not spec.unreached and not any("(pinned)" in said for said in spec.paths):
+    if not doubtful:
         return f"{'; '.join(spec.paths)}; nothing was pinned for others, so that they may differ"
     said = list(spec.paths)
     if spec.unreached:
         count = f" and {len(spec.unreached) - 4} more" if len(spec.unreached) > 4 else ""
         said.append(f"no pass reached {', '.join(spec.unreached[:4])}{count}")
+    names = ", ".join(f'"{name}"' for name in doubtful)
     return (
         f"other paths through the model are possible ({'; '.join(said)}). What could meet them was pinned: "
-        "give examples of them in inputs=[...], and vouch=[...] with names of the modules and parameters if "
-        "these are all"
+        f"give examples of them in inputs=[...], or write vouch=[{names}] if there are no others"
     )
 
 
@@ -149,13 +149,12 @@ def _graphs_of(
         if graph is None:
             raise
         seen = _exported(model, calls, vouch, graph, failure)
-    if seen.first is not None and not recorded:
+    if graph is not None and seen.first is not None:
         recorded = "sizes of tensors depend on values" if has_symbolic_sizes(graph) else ""
         recorded = "the model keeps tensors from call to call" if seen.keeps else recorded
-    if recorded:
-        assert seen.first is not None
-        graph = seen.first
-    graphs = [graph]
+    first = seen.first if graph is None or recorded else graph
+    assert first is not None
+    graphs = [first]
     for call, other, sizes_alone in seen.others:
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")
         graphs.append(other if traced is None else traced)

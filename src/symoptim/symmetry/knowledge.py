@@ -124,5 +124,7 @@ def _besides_tensors(values: Any) -> tuple[Any, ...]:
 def _random_state() -> Any:
     """Where the random generators of Python and NumPy are."""
     numpy: Any = sys.modules.get("numpy")
-    state = numpy.random.get_state(legacy=False)["state"] if numpy is not None else {}
+    if numpy is None:
+        return random.getstate()
+    state = numpy.random.get_state(legacy=False)["state"]
     return random.getstate(), state.get("pos"), *state.get("key", ())[:1]

@@ -14,6 +14,7 @@ What is seen in an exposed frame (:mod:`.frames`), or in that of a module that m
 there (:mod:`.knowledge`), is pinned, unless the user vouches for the module in which the decision is made.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,8 @@ class Survey:
     """Whether the model keeps what it makes of its tensors from call to call."""
     sentences: tuple[str, ...] = ()
     """What decides the path, in words."""
+    doubtful: tuple[str, ...] = ()
+    """Patterns to vouch for: of modules that decide, and of parameters that were not reached."""
 
 
 Watch = Callable[[nn.Module, tuple[Any, ...], Mapping[str, Any]], Graph]
@@ -236,11 +239,9 @@ class _Surveyor:
         if not self.decisions and not all(sizes_alone for _, _, sizes_alone in found.others):
             found.sentences += ("values decide the path: what is found holds on every path they lead to",)
         open_ones = [one for one in self.decisions if not self._is_vouched(one.place)]
-        open_ones += [
-            Decision(name.rpartition(".")[0], "", unseen=False)
-            for name in found.unreached
-            if not self._is_vouched(name)
-        ]
+        unreached = [name for name in found.unreached if not self._is_vouched(name)]
+        found.doubtful = tuple(_patterns(*(one.place for one in open_ones), *unreached))
+        open_ones += [Decision(name.rpartition(".")[0], "", unseen=False) for name in unreached]
         found.exposed = self.calls.knowing(open_ones)
         found.called = frozenset(self.calls.called)
 
@@ -293,6 +294,15 @@ class _Kept:
 
 MOST_ALIKE = 2
 """Passes that are kept if they differ in numbers only, or in how often something is done."""
+
+
+def _patterns(*names: str) -> list[str]:
+    """Names with a star for numbers, each once.
+
+    >>> _patterns("layers.0.experts", "layers.1.experts", "")
+    ['layers.*.experts', '']
+    """
+    return list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names))
 
 
 def _copied(call: Call) -> Call:

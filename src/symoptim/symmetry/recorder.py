@@ -34,11 +34,11 @@ class Part(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A result: of which operation of a module, by its name, and the how manieth of that name there."""
+    """A result: of which operation of a module, by its name, and which one of that name there."""
 
     place: str
     name: str
-    count: int
+    number: int
 
 
 def made_in(graph: Graph) -> dict[int, Made]:
