@@ -21,6 +21,7 @@ from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result, users_of
 from symoptim.symmetry.system import System
+from symoptim.symmetry.tensors import keeps_digits
 from symoptim.symmetry.unread import Pass, tie_unread
 
 MOVING: tuple[Kind, ...] = ("parameter", "buffer")
@@ -132,7 +133,7 @@ def _leaf(
     tensor = leaf.tensor
     # A buffer that is not used now may be used another time: it stays what it is.
     moves = leaf.kind == "parameter" or (leaf.kind == "buffer" and bool(users))
-    if moves and tensor.is_floating_point():
+    if moves and tensor.is_floating_point() and keeps_digits(tensor):
         first = by_tensor.setdefault(id(tensor), leaf.name)
         if first is None:
             return fixed(tensor.shape)
@@ -197,7 +198,7 @@ def _fits(result: Any, expected: Any) -> bool:
         return True
     if not has_plain_sizes(expected) or not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
-    if not (expected.is_floating_point() or expected.is_complex()) and not _stands(result):
+    if not keeps_digits(expected) and not _stands(result):
         return False  # rounding is not homogeneous
     return all(
         term.dim() == len(result.shape)

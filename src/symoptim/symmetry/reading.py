@@ -7,6 +7,7 @@ operations read all they take.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -37,6 +38,12 @@ TAKEN_BY_AXIS = {
 """Operations that take a part along one axis, and the position of that axis among their arguments."""
 PARTIAL = frozenset((*TAKEN_BY_AXIS, *LOOKED_UP, "diagonal", "unfold"))
 """Operations that may leave places of what they take unread."""
+LISTS = ("cat", "concat", "concatenate", "stack")
+JOINS = {
+    **dict.fromkeys(("constant_pad_nd", "pad", *LISTS), 1),
+    **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter", "copy"), 2),
+}
+"""Operations that put elements of that many arguments beside or over each other, or beside constants."""
 MOVES = frozenset((*WHOLE, *PARTS, *LOOKED_UP, *COPIES, "view", "_unsafe_view", "reshape"))
 MATRIX_PRODUCTS = {"mm": 0, "bmm": 0, "matmul": 0, "mv": 0, "dot": 0, "vdot": 0, "addmm": 1, "baddbmm": 1}
 """Matrix products, and the position of the left factor."""
@@ -68,7 +75,13 @@ class Reading:
         self.names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind != "input"}
         self.shapes = {leaf.index: leaf.tensor for leaf in graph.leaves}
         self.shapes |= {one.index: one.result for one in graph.operations if isinstance(one.result, Tensor)}
+        self.own = _made_of_tensors(graph)
         self.read: dict[int, Read] = {}
+        self.taken: dict[int, Read] = {}
+        """The same by operations that take parts alone, of what is made of the model's tensors.
+
+        Others may not see its scale, such as a sign or a normalization, so that they tie nothing.
+        """
         self.parts: dict[int, dict[int, Read]] = {}
         self.partly: dict[int, list[int]] = {}
         """Values of which an operation took a part, and the axes along which it did."""
@@ -83,19 +96,31 @@ class Reading:
                 continue  # an unforeseen use: what counts as not read is pinned, which is right
 
     def _add(self, index: int, read: Read) -> None:
-        tensor = self.shapes.get(index)
-        if tensor is None:  # several results at once
+        """Note that places of a value are read."""
+        if index not in self.shapes:  # several results at once
             producer = self.producers.get(index)
             self.parts[index] = dict.fromkeys(range(_results(producer) if producer else 0))
-        elif not has_plain_sizes(tensor):
-            self.read[index] = None
+        else:
+            self._merge(self.read, index, read)
+
+    def _take(self, index: int, read: Read, axes: Sequence[int]) -> None:
+        """The same for an operation that takes a part, along these axes."""
+        self.partly.setdefault(index, []).extend(axes)
+        self._add(index, read)
+        if index in self.own and index in self.shapes:
+            self._merge(self.taken, index, read)
+
+    def _merge(self, noted: dict[int, Read], index: int, read: Read) -> None:
+        tensor = self.shapes[index]
+        if not has_plain_sizes(tensor):
+            noted[index] = None
         elif tensor.numel():
-            before = self.read.get(index, read)
+            before = noted.get(index, read)
             both = None if before is None or read is None else before | read
             if both is None or bool(both.all()):
-                self.read[index] = None
+                noted[index] = None
             elif bool(both.any()):
-                self.read[index] = squeezed(both)
+                noted[index] = squeezed(both)
 
     def _follow(self, operation: Operation) -> None:
         """Note what an operation reads of what it takes."""
@@ -112,13 +137,16 @@ class Reading:
                 self.parts.setdefault(whole.index, {})[position] = parts[0]
         elif self.source(operation) is not None:
             self._move(operation, parts)
+        elif joined := self._joined(operation):
+            self._join(operation, joined, parts[0])
         else:
             for index, read in self._factors(operation):
-                if read is not None and not bool(read.any()):
+                if read is None:
+                    self._add(index, None)
+                elif bool(read.any()):
+                    self._take(index, read, [])
+                else:
                     self.silent.append((operation, index))
-                elif read is not None:
-                    self.partly.setdefault(index, [])
-                self._add(index, read)
 
     def source(self, operation: Operation) -> int | None:
         """The value whose elements an operation moves, if it does nothing else and where to is known."""
@@ -131,14 +159,46 @@ class Reading:
     def _move(self, operation: Operation, parts: Mapping[int, Read]) -> None:
         index = operation.references()[0]
         if operation.name in PARTIAL:
-            self.partly.setdefault(index, []).extend(_axes(operation))
-        whole = all(read is None for read in parts.values())
+            self._take(index, self._pulled(operation, parts), _axes(operation))
+            return
+        self._add(index, self._before(operation, parts))
+        if operation.index in self.taken:
+            self._take(index, self._before(operation, {0: self.taken[operation.index]}), [])
+
+    def _before(self, operation: Operation, parts: Mapping[int, Read]) -> Read:
+        """Places of what an operation that moves all elements takes, by those of what comes out."""
         if operation.name in COPIES:
-            self._add(index, parts[0])
-        elif operation.name not in PARTIAL and whole and len(parts) == max(1, _results(operation)):
-            self._add(index, None)
-        else:
-            self._add(index, self._pulled(operation, parts))
+            return parts[0]
+        whole = all(read is None for read in parts.values()) and len(parts) == max(1, _results(operation))
+        return None if whole else self._pulled(operation, parts)
+
+    def _joined(self, operation: Operation) -> list[int]:
+        """Values whose elements an operation puts together, if it does nothing else."""
+        arguments: Any = operation.arguments[: JOINS.get(operation.name, 0)]
+        arguments = arguments[0] if operation.name in LISTS else arguments
+        modes = (*operation.arguments, *operation.keywords.values()) if operation.name == "pad" else ()
+        if any(isinstance(one, str) and one != "constant" for one in modes):
+            return []  # it mirrors, which ties all places
+        if any(not isinstance(one, Ref) or one.index not in self.shapes for one in arguments):
+            return []
+        found: list[int] = [one.index for one in arguments]
+        return found if all(has_plain_sizes(self.shapes[index]) for index in found) else []
+
+    def _join(self, operation: Operation, joined: Sequence[int], read: Read) -> None:
+        """Of what is put together only those places are read that come out, and are read there."""
+        shapes = [tuple(self.shapes[index].shape) for index in joined]
+        counts = [math.prod(shape) for shape in shapes]
+        met = torch.zeros(sum(counts) + 1, dtype=torch.bool)  # the last is for constants, which are -1
+        if sum(counts) <= LARGEST:
+            numbers = torch.arange(sum(counts)).split(counts)
+            parts = [part.reshape(shape) for part, shape in zip(numbers, shapes, strict=True)]
+            moved = _together(operation, parts)
+            met[(moved if read is None else moved[read.expand(moved.shape)]).reshape(-1)] = True
+        else:  # fewer places than are read do no harm: the others are made to go with them
+            met[[0, *itertools.accumulate(counts[:-1])]] = True
+        axes = _axes_of_joining(operation)
+        for index, shape, part in zip(joined, shapes, met[:-1].split(counts), strict=True):
+            self._take(index, part.reshape(shape), axes)
 
     def _pulled(self, operation: Operation, parts: Mapping[int, Read]) -> Tensor:
         """Places behind which a part is read; the operation is run on their numbers."""
@@ -193,7 +253,7 @@ class Reading:
     def _factors(self, operation: Operation) -> Iterator[tuple[int, Read]]:
         """What is read of the arguments of an operation that is no move: not what meets zeros alone."""
         name, arguments = operation.name, operation.arguments
-        met: dict[int, Read] = dict.fromkeys(operation.references())
+        met: dict[int, Read] = dict.fromkeys(operation.references()[1 if name == "fill" else 0 :])
         pairs: list[tuple[Any, Any, tuple[int, int] | None]] = []
         if name == "mul":
             pairs = [(arguments[0], arguments[1], None), (arguments[1], arguments[0], None)]
@@ -210,6 +270,10 @@ class Reading:
             if isinstance(one, Ref) and zero is not None:
                 shape = tuple(self.shapes[one.index].shape)
                 met[one.index] = _spread(~zero, shape) if axes is None else _along(~zero, axes, len(shape))
+        if name in CONVOLUTIONS and isinstance(arguments[1], Ref):
+            zero, weight = self._zeros(arguments[0]), self.shapes[arguments[1].index]
+            if zero is not None:
+                met[arguments[1].index] = _channels_met(operation, zero, tuple(weight.shape))
         factors = [one for one in arguments[: PRODUCTS.get(name, 0)] if isinstance(one, Ref)]
         if any(zero is not None and bool(zero.all()) for zero in map(self._zeros, factors)):
             for one in factors:
@@ -278,18 +342,27 @@ class Reading:
 
     def everywhere(self, index: int) -> Read:
         """Places of a value that are read, be it by way of another arrangement of the same elements."""
+        noted = self.taken if index in self.taken else self.read
         producer, position = self.producers.get(index), 0
         if producer is not None and producer.name == "getitem":
             whole, position = producer.arguments
             producer = self.producers.get(whole.index)
         source = None if producer is None else self.source(producer)
-        if self.read[index] is None or producer is None or source is None or source not in self.read:
-            return self.read[index]
+        if noted[index] is None or producer is None or source is None or source not in noted:
+            return noted[index]
         above = self.everywhere(source)
         if above is None:
             return None
         found = self.run(producer, above.expand(tuple(self.shapes[source].shape)))[position]
         return None if bool(found.all()) else squeezed(found)
+
+
+def _made_of_tensors(graph: Graph) -> set[int]:
+    """Values that are made of the model's tensors and constants alone."""
+    found = {leaf.index for leaf in graph.leaves if leaf.kind != "input"}
+    for operation in graph.operations:
+        found |= {operation.index} if found.issuperset(operation.references()) else set()
+    return found
 
 
 def _results(operation: Operation) -> int:
@@ -309,6 +382,46 @@ def _axes(operation: Operation) -> list[int]:
     position = TAKEN_BY_AXIS[operation.name]
     given = operation.arguments[position] if len(operation.arguments) > position else 0
     return [operation.keywords.get("dim", given)]
+
+
+def _together(operation: Operation, numbers: Sequence[Tensor]) -> Tensor:
+    """Where elements of these numbers go; -1 is whatever comes from elsewhere."""
+    if operation.name in LISTS:
+        return operation.function(list(numbers), *operation.arguments[1:], **operation.keywords)
+    rest = operation.arguments[len(numbers) :]
+    if operation.name in ("constant_pad_nd", "pad"):
+        return torch.nn.functional.pad(numbers[0], list(rest[0]), value=-1)
+    if operation.name == "copy":
+        return numbers[1].expand(tuple(operation.result.shape))
+    return operation.function(*numbers, *rest, **operation.keywords)
+
+
+def _axes_of_joining(operation: Operation) -> list[int]:
+    """Axes along which something is put over something else, or cut off."""
+    if operation.name in ("constant_pad_nd", "pad"):
+        amounts = operation.arguments[1]
+        return [-1 - place // 2 for place, amount in enumerate(amounts) if amount < 0]
+    if operation.name in ("slice_scatter", "select_scatter"):
+        given = operation.arguments[2] if len(operation.arguments) > 2 else 0
+        return [operation.keywords.get("dim", given)]
+    return []
+
+
+def _channels_met(operation: Operation, zero: Tensor, shape: Sequence[int]) -> Tensor:
+    """Places of a convolution's weight that meet channels which are not zero throughout."""
+    position, spatial = CONVOLUTIONS[operation.name], len(shape) - 2
+    arguments = operation.arguments
+    given = arguments[position] if len(arguments) > position else 1
+    groups = operation.keywords.get("groups", given)
+    transposed = "transpose" in operation.name or (position == 8 and arguments[6])
+    one_of_batch = aligned(~zero, spatial + 2)  # the batch may be left out
+    channels = one_of_batch.movedim(1, 0).flatten(1).any(dim=1)
+    if transposed:
+        return channels.reshape(-1, *[1] * (spatial + 1))
+    rows = (
+        channels.expand(groups * shape[1]).reshape(groups, shape[1]).repeat_interleave(shape[0] // groups, 0)
+    )
+    return rows.reshape(shape[0], shape[1], *[1] * spatial)
 
 
 def _spread(there: Tensor, shape: Sequence[int]) -> Tensor:

@@ -11,6 +11,14 @@ from torch.utils._pytree import tree_leaves
 from symoptim.errors import TraceError
 
 
+def keeps_digits(tensor: Tensor) -> bool:
+    """Whether numbers of its type are as fine wherever they are: no integers, no floats of eight bits.
+
+    Those have two or three binary digits, and few exponents: what they round to depends on the scale.
+    """
+    return tensor.is_complex() or (tensor.is_floating_point() and tensor.itemsize > 1)
+
+
 def filled(axes: int, value: int) -> Tensor:
     """A tensor of that many axes, all of size 1."""
     return torch.full([1] * axes, value)

@@ -8,7 +8,7 @@ from torch.nn.functional import pad
 
 from symoptim.symmetry.form import ANYTHING, Form, fixed
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
-from symoptim.symmetry.tensors import squeezed
+from symoptim.symmetry.tensors import different_values, squeezed
 
 AXES = {"1d": 1, "2d": 2, "3d": 3}
 RESAMPLING = (
@@ -69,6 +69,8 @@ def _pool(
             raise CannotTell
     steps = listed(stride or kernel, count)
     ids = _windows(single.ids(), context.shape, listed(kernel, count), steps, listed(padding, count))
+    if not set(different_values(single.ids())) <= set(different_values(ids)):
+        return _resample(context, form)  # a place in no window goes with the others: longer inputs see it
     tied = context.system.const_along(Form(tuple(ids.shape), (ids,)), range(-count, 0))
     terms = tuple(squeezed(term.reshape(term.shape[:-count]).expand(context.shape)) for term in tied.terms)
     return with_indices(context, Form(context.shape, terms))
