@@ -60,6 +60,8 @@ class Graph:
     """Names of buffers, and their values afterwards."""
     returned: tuple[tuple[str, Ref], ...] = ()
     """Values that a module has returned, each with the module that called it, where that is known."""
+    raised: tuple[str, ...] = ()
+    """Modules in which an operation raised an exception that the model caught: it decides the path."""
 
     def parts_read(self) -> dict[int, frozenset[int]]:
         """Of every operation, which of its results are taken out of the tuple it returns."""

@@ -17,6 +17,7 @@ from torch.fx.node import map_arg
 
 from symoptim.symmetry.failures import require_plain
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
+from symoptim.symmetry.memory import reached_otherwise
 from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.tensors import left_alone, model_tensors, plain_tensors
 
@@ -104,6 +105,10 @@ def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
             mutated.append((str(spec.target), Ref(place)))
         else:  # what is written into an input is seen outside, too
             outputs.append(Ref(place))
+    leaves += [
+        Leaf(index, "constant", "memory", tensor)
+        for index, tensor in enumerate(reached_otherwise(model), start=len(number))
+    ]
     return Graph(tuple(leaves), tuple(operations), tuple(outputs), tuple(mutated))
 
 
