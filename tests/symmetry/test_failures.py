@@ -254,3 +254,11 @@ def test_caches_of_hugging_face_are_named_with_the_way_out() -> None:
     with pytest.raises(TraceError, match=re.escape("discover(model, (), inputs)")):
         discover(model, encoding)
     assert len(discover(model, (), encoding)) > 100
+
+
+def test_a_lazy_module_is_to_be_run_once() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 2))
+    with pytest.raises(TraceError, match=r"'0.weight' has no shape yet .* run the model once first"):
+        discover(model, (x(),))
+    model(x())
+    assert len(discover(model, (x(),))) == 4

@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
 
 from symoptim.errors import TraceError
@@ -33,6 +34,10 @@ def require_plain(model: nn.Module) -> None:
         if type(module).__name__ == "FullyShardedDataParallel":
             raise TraceError(f"'{name}' is sharded (FullyShardedDataParallel): discover before it is")
     for name, tensor in model_tensors(model).items():
+        if is_lazy(tensor):
+            raise TraceError(
+                f"'{name}' has no shape yet (a lazy module): run the model once first, on these inputs"
+            )
         if is_distributed(tensor):
             raise TraceError(
                 f"'{name}' is spread over processes (a DTensor): discover before the model is sharded"

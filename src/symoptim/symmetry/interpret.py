@@ -21,7 +21,7 @@ from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result, users_of
 from symoptim.symmetry.system import System
-from symoptim.symmetry.tensors import keeps_digits
+from symoptim.symmetry.tensors import can_move, keeps_digits, on_cpu
 from symoptim.symmetry.unread import Pass, tie_unread
 
 MOVING: tuple[Kind, ...] = ("parameter", "buffer")
@@ -62,6 +62,7 @@ class Findings:
         self.approximate |= before[2]
 
 
+@on_cpu
 def interpret(
     graphs: Sequence[Graph], ansatz: Ansatz = "separable", exposed: frozenset[str] = frozenset()
 ) -> Findings:
@@ -133,7 +134,7 @@ def _leaf(
     tensor = leaf.tensor
     # A buffer that is not used now may be used another time: it stays what it is.
     moves = leaf.kind == "parameter" or (leaf.kind == "buffer" and bool(users))
-    if moves and tensor.is_floating_point() and keeps_digits(tensor):
+    if moves and can_move(tensor):
         first = by_tensor.setdefault(id(tensor), leaf.name)
         if first is None:
             return fixed(tensor.shape)

@@ -48,10 +48,18 @@ def isolated(model: nn.Module) -> nn.Module:
         if shares(other, tensors):
             memo[id(other)] = other
     with _SharedTensors(model):
-        try:
-            return copy.deepcopy(model, dict(memo))
-        except Exception:  # one of its attributes, for whatever reason, or of theirs
-            return _by_modules(model, memo)
+        return copied_with(model, memo)
+
+
+def copied_with(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """A deep copy of a model, with whatever is in ``memo``; what nobody can copy is shared."""
+    tried = dict(memo)
+    try:
+        found = copy.deepcopy(model, tried)
+    except Exception:  # one of its attributes, for whatever reason, or of theirs
+        return _by_modules(model, memo)
+    memo.update(tried)
+    return found
 
 
 def _by_modules(model: nn.Module, memo: dict[int, Any]) -> nn.Module:

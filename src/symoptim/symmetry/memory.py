@@ -65,7 +65,7 @@ def address(tensor: Tensor) -> int:
     """Where the memory of a tensor begins; a number of its own if it has none, or not a single one."""
     try:
         return tensor.untyped_storage().data_ptr() or id(tensor)
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError, ValueError):  # it is sparse, or has no shape yet
         return id(tensor)
 
 

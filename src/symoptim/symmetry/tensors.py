@@ -1,14 +1,39 @@
 """Small operations on tensors that torch leaves untyped or does not have."""
 
-from collections.abc import Generator, Sequence
+import functools
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from symoptim.errors import TraceError
+
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found")
+
+
+def on_cpu(function: Callable[Arguments, Found]) -> Callable[Arguments, Found]:
+    """A function whose own tensors are on the CPU, whatever ``torch.set_default_device`` says.
+
+    >>> with torch.device("meta"):
+    ...     on_cpu(torch.zeros)(2).device.type
+    'cpu'
+    """
+
+    @functools.wraps(function)
+    def there(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Found:
+        with torch.device("cpu"):
+            return function(*arguments, **keywords)
+
+    return there
+
+
+def can_move(tensor: Tensor) -> bool:
+    """Whether a parameter or buffer can be rescaled: dense numbers of more than eight bits."""
+    return tensor.is_floating_point() and keeps_digits(tensor) and tensor.layout == torch.strided
 
 
 def keeps_digits(tensor: Tensor) -> bool:
