@@ -262,3 +262,28 @@ def test_a_lazy_module_is_to_be_run_once() -> None:
         discover(model, (x(),))
     model(x())
     assert len(discover(model, (x(),))) == 4
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda h: h if h.sum() > 0 else -h, "values decide the path, or sizes"),
+        (lambda h: h * (h.data_ptr() > 0), "it reads the memory of tensors"),
+        (lambda h: h * len({}["mask"]) if torch.compiler.is_compiling() else h, "KeyError: 'mask'"),
+    ],
+    ids=["values", "memory", "the model's own"],
+)
+def test_the_reason_for_recording_is_short_and_has_none_of_torchs_terms(
+    function: Callable[[Tensor], Tensor], reason: str
+) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.function = nn.Linear(3, 3), function
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.function(self.layer(x))
+
+    model = Model()
+    assert discover(model, (x(),), vouch="*").recorded == reason
+    assert "forward" not in vars(model)

@@ -330,3 +330,20 @@ def test_parts_that_are_read_apart_are_all_read() -> None:
 
     spec = discover(Fused(), (torch.rand(5, 3),))
     assert len(spec) == 4 + 4
+
+
+def test_deep_networks_of_zeros_are_gone_through_once() -> None:
+    """Not once for every way through them: there are a billion."""
+
+    class Doubling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.weight = nn.Linear(3, 4), nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            zero = torch.zeros(len(x), 4) * self.weight
+            for _ in range(30):
+                zero = zero + 2 * zero
+            return self.layer(x) + zero
+
+    assert len(discover(Doubling(), (torch.rand(5, 3),))) == 0

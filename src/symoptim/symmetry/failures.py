@@ -114,3 +114,26 @@ def described(error: Exception) -> str:
     """
     first, *_ = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {first[:200]}" if first else type(error).__name__
+
+
+NOT_EXPORTED = {
+    "data-dependent|DataDependent": "values decide the path, or sizes",
+    "data pointer|numpy|dlpack|UntypedStorage|TypedStorage": "it reads the memory of tensors",
+    "fake tensor in the exported": "it uses .data, or keeps tensors of a call",
+    "in output, which is not a known type": "it returns a class in which torch sees no tensors",
+    "SymInt|SymFloat|SymBool|symbolic": "sizes of tensors decide the path",
+}
+"""What is the matter, by what torch says of it."""
+
+
+def not_exported(error: BaseException) -> str:
+    r"""Why ``torch.export`` gave a model up, in a few words without torch's own terms.
+
+    >>> not_exported(RuntimeError("Could not guard on data-dependent expression Eq(u0, 1)"))
+    'values decide the path, or sizes'
+    >>> not_exported(KeyError("mask")), not_exported(RuntimeError("No such thing. Please see\nthe manual"))
+    ("KeyError: 'mask'", 'RuntimeError: No such thing')
+    """
+    said = f"{type(error).__name__}: {error}"
+    known = (words for pattern, words in NOT_EXPORTED.items() if re.search(pattern, said))
+    return next(known, re.split(r"\. |\.?\n", said.strip())[0][:100])

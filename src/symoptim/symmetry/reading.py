@@ -72,6 +72,10 @@ class Reading:
         """
         self.values, self.known = values, known
         self.producers = {operation.index: operation for operation in graph.operations}
+        self.users: dict[int, list[Operation]] = {}
+        for operation in graph.operations:
+            for index in set(operation.references()):
+                self.users.setdefault(index, []).append(operation)
         self.names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind != "input"}
         self.shapes = {leaf.index: leaf.tensor for leaf in graph.leaves}
         self.shapes |= {one.index: one.result for one in graph.operations if isinstance(one.result, Tensor)}
@@ -303,11 +307,8 @@ class Reading:
         Returns:
             Numbers of the values.
         """
-        found: set[int] = set()
-        for operation, index in self.silent:
-            if self._use(operation, index) not in met:
-                found |= {index, *self._first_values(operation)}
-        return found
+        alone = [one for one in self.silent if self._use(*one) not in met]
+        return {index for _, index in alone} | self._first_values([operation for operation, _ in alone])
 
     def _use(self, operation: Operation, index: int) -> Any:
         """What a step of a loop has in common with the next, of an operation and a value that it takes."""
@@ -323,15 +324,19 @@ class Reading:
             return self._made(references[0], depth)
         return (producer.name, *(self._made(one, depth - 1) for one in references)) if depth else None
 
-    def _first_values(self, operation: Operation) -> Iterator[int]:
-        """Results that are not zero any more, of an operation or of those behind it."""
-        zero = self._zeros(Ref(operation.index))
-        if zero is None or not bool(zero.all()):
-            yield operation.index
-            return
-        for user in self.producers.values():
-            if user.index in self.read and operation.index in user.references():
-                yield from self._first_values(user)
+    def _first_values(self, waiting: list[Operation]) -> set[int]:
+        """Results that are not zero any more, of operations or of those behind them."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        while waiting:
+            operation = waiting.pop()
+            zero = self._zeros(Ref(operation.index))
+            if zero is None or not bool(zero.all()):
+                found.add(operation.index)
+            elif operation.index not in seen:
+                seen.add(operation.index)
+                waiting += [user for user in self.users.get(operation.index, ()) if user.index in self.read]
+        return found
 
     def _zeros(self, argument: Any) -> Tensor | None:
         """Elements of an argument that are known to be zero, if there are any."""

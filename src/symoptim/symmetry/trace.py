@@ -4,8 +4,11 @@ An empty table of decompositions turns everything in-place into values and keeps
 normalization and attention as they are; operations without a rule are then decomposed, those alone.
 """
 
+import functools
 import operator
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
+from contextlib import contextmanager
+from types import MethodType
 from typing import Any, cast
 
 import torch
@@ -15,7 +18,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from symoptim.symmetry.failures import require_plain
+from symoptim.symmetry.failures import not_exported, require_plain
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
 from symoptim.symmetry.memory import reached_otherwise
 from symoptim.symmetry.quiet import quietly
@@ -51,7 +54,7 @@ def trace(
         NotExportable: for a reason of torch's.
     """
     require_plain(model)
-    with quietly(), left_alone(model):
+    with quietly(), left_alone(model), _failing_quietly(model):
         before = set(map(id, plain_tensors(model)))
         try:
             # torch leaves the decomposing untyped
@@ -61,11 +64,35 @@ def trace(
             program = program.run_decompositions(table) if table else program
             graph = _graph(program, model)
         except Exception as failure:  # whatever torch has to say about a model that runs all the same
-            first, *_ = str(failure).strip().splitlines() or [""]
-            raise NotExportable(f"{type(failure).__name__}: {first}") from failure
+            raise NotExportable(not_exported(failure.__cause__ or failure)) from failure
         if any(id(tensor) not in before for tensor in plain_tensors(model)):
             raise NotExportable("the model keeps tensors in attributes that are no buffers")
     return graph
+
+
+class _Failed(Exception):  # noqa: N818 - nobody outside sees it
+    """The model's forward has failed, for the reason that is its cause."""
+
+
+@contextmanager
+def _failing_quietly(model: nn.Module) -> Generator[None]:
+    """Let forward fail with an exception of ours: of its own torch would print all that it has traced."""
+    attributes = vars(model)
+    own: Callable[..., Any] | None = attributes.get("forward")
+
+    @functools.wraps(own or type(model).forward)
+    def forward(self: nn.Module, *inputs: Any, **keywords: Any) -> Any:
+        try:
+            return own(*inputs, **keywords) if own else type(model).forward(self, *inputs, **keywords)
+        except Exception as failure:
+            raise _Failed from failure
+
+    attributes["forward"] = MethodType(forward, model)
+    try:
+        yield
+    finally:
+        del attributes["forward"]
+        attributes.update({"forward": own} if own else {})
 
 
 class NotExportable(Exception):  # noqa: N818 - nobody outside sees it: the model is run instead
