@@ -24,7 +24,7 @@ from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.drawn import Drawn, other_calls, tensors_of
 from symoptim.symmetry.exact import Arguments
-from symoptim.symmetry.failures import described
+from symoptim.symmetry.failures import by_name, described
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of
 from symoptim.symmetry.trials import Outputs, Trials, powers_of_two
@@ -192,7 +192,7 @@ def certify(
                     0, f"in the model's own precision, with powers of two, for not in float64 ({failed})"
                 )
             return replace(certificate, spread=spread, notes=(*notes, *certificate.notes))
-    return _not_tried(spec, failed)
+    return _not_tried(spec, f"{failed}{by_name(example[0])}")
 
 
 def _not_tried(spec: SymmetrySpec, reason: str) -> Certificate:

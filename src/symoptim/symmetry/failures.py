@@ -62,10 +62,18 @@ def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping
         model, buffers, inputs, keywords
     )
     if error is not None:
-        hint = ""
-        if len(inputs) == 1 and isinstance(inputs[0], Mapping) and not keywords:
-            hint = "; a dictionary of arguments by name is given as keywords: discover(model, (), inputs)"
-        raise TraceError(f"the model fails on these inputs: {described(error)}{hint}") from error
+        raise TraceError(f"the model fails on these inputs: {described(error)}{by_name(inputs)}") from error
+
+
+def by_name(inputs: tuple[Any, ...]) -> str:
+    """The way out if a model fails whose only argument is a dictionary.
+
+    >>> by_name((torch.ones(2),)), by_name(({"x": 1},))
+    ('', '; a dictionary of arguments by name is given as keywords: (model, (), keywords=dict(inputs))')
+    """
+    if len(inputs) != 1 or not isinstance(inputs[0], Mapping):
+        return ""
+    return "; a dictionary of arguments by name is given as keywords: (model, (), keywords=dict(inputs))"
 
 
 def _failure(
@@ -76,7 +84,7 @@ def _failure(
     with left_alone(model), cast("Any", torch).random.fork_rng():
         try:
             functional_call(model, tensors, *copies)
-        except Exception as error:
+        except Exception as error:  # the caller raises it again, with what there is to say
             return error
     return None
 

@@ -66,7 +66,7 @@ def record(
             return _recorded(model, inputs, named, partial, earlier)
         except SymoptimError:
             raise
-        except Exception as error:
+        except Exception as error:  # of watching: the model runs
             raise unwatched(error) from error
 
 

@@ -88,7 +88,7 @@ class Trials:
             trial.model.eval()
             try:
                 evaluated = trial.calls(arguments, 1)
-            except Exception as failure:
+            except Exception as failure:  # it may be a mode the model has never been in: that is said
                 self.notes[f"evaluation mode could not be tried ({described(failure)})"] = None
         if trial.shared:
             raise SymmetryError(
@@ -112,7 +112,7 @@ class Trials:
             after = self._outputs(trial, arguments, calls)
         except SymmetryError:
             raise
-        except Exception as failure:
+        except Exception as failure:  # whatever it is, the copies differ
             self.notes[f"a rescaled copy cannot be called ({described(failure)})"] = None
             return Change(math.inf, 0.0)
         known = min(len(before.evaluated), len(after.evaluated))

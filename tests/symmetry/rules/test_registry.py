@@ -73,4 +73,4 @@ def test_deep_divisors_are_gone_through_once() -> None:
             size = (size * size).sqrt()
         return x @ (m.p0 / size)
 
-    assert len(discover(Function(deep, *HIDDEN), (torch.randn(5, 4),))) == 1
+    assert len(discover(Function(deep, *HIDDEN), (torch.randn(5, 4, dtype=torch.float64),))) == 1

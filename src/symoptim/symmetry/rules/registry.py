@@ -94,7 +94,7 @@ class Context:
         return True
 
     def _divides(self, user: Operation, index: int) -> set[int] | None:
-        """Values that have to be divisors, too, for an operation to divide by this one; None if it does not."""
+        """Values that have to be divisors, too, for an operation to divide by one; None if it does not."""
         mine = [isinstance(one, Ref) and one.index == index for one in user.arguments]
         behind = {user.index}
         if user.name in INVERSES or user.name in UNREAD:
