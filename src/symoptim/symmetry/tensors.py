@@ -142,7 +142,7 @@ def tensors_in(output: Any) -> list[Tensor]:
             raise TraceError(
                 f"the model returns a {type(leaf).__name__}, and tensors in it cannot be seen: let it return "
                 "tensors, tuples, lists or dictionaries, or register the class with torch.utils._pytree; if "
-                'it is a cache, call the model without (keywords={"use_cache": False}, or use_cache = False in '
+                'it is a cache, call without it (keywords={"use_cache": False}, or use_cache = False in '
                 "its config)"
             )
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
