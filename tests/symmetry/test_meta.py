@@ -42,4 +42,4 @@ def test_a_model_that_asks_for_values_is_traced_on_the_meta_device() -> None:
         inputs = (torch.ones(2, 3),)
     spec = discover(model, inputs)
     assert len(spec) == 4
-    assert "only the path of the example is known" in str(spec.paths)
+    assert "only exported passes are known" in str(spec.paths)

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from symmetry.hidden_paths import HIDDEN
 from symmetry.other_paths import NETWORKS, Case
 from symoptim import SymmetrySpec, discover
 from symoptim.errors import EpsWarning, OptionError, PathWarning, SymmetryError, TraceError
 
 pytestmark = pytest.mark.slow
+ALL = NETWORKS | HIDDEN
 EXACT, FELT = 1e-8, 5e-3
 """Changes of outputs, relative to the largest, that are rounding; those where eps may be felt."""
 
@@ -54,9 +56,9 @@ def largest_change(case: Case, model: nn.Module, spec: SymmetrySpec) -> float:
     return worst
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", ALL)
 def test_what_is_found_holds_on_other_paths_too(name: str) -> None:
-    case = NETWORKS[name]
+    case = ALL[name]
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)  # not double(): a second way to a weight would lead to the old one
     try:

@@ -66,6 +66,19 @@ class Windows(nn.Module):
         return self.down(h.relu() if h.shape[1] > 1 else h.tanh())
 
 
+class Blocks(nn.Module):
+    """Means of pairs of eight steps: at four steps, of pairs of two rows together, by the same operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.up(x).relu().transpose(1, 2)
+        h = h.reshape(-1, 6, 4, 2).mean(-1).transpose(1, 2)
+        return self.down(h)
+
+
 class Padded(nn.Module):
     """Fills up places to windows of four."""
 
@@ -228,11 +241,11 @@ def test_more_examples_and_a_promise_give_the_experts_back() -> None:
     assert largest_change(model, spec, [(rows(64, 4),)]) < 1e-12
 
 
-def test_a_branch_on_values_pins_its_frame_and_nothing_else() -> None:
+def test_both_ways_of_a_branch_on_values_are_seen() -> None:
     model = Branch()
-    spec = found(model, torch.rand(5, 4))
+    spec = discover(model, (torch.rand(5, 4),))
     assert len(spec) == 6  # hidden units of the inner block
-    assert any("values of the inputs" in sentence for sentence in spec.paths)
+    assert any("every path" in sentence for sentence in spec.paths)
     assert largest_change(model, spec, [(rows(5, 4),), (-rows(5, 4).abs(),), (rows(5, 4).abs(),)]) < 1e-12
 
 
@@ -274,6 +287,13 @@ def test_multiples_are_tried_where_other_lengths_are_refused() -> None:
     spec = found(model, torch.rand(2, 8, 4))
     assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
     assert largest_change(model, spec, [(rows(2, 4, 4),), (rows(2, 12, 4),)]) < 1e-12
+
+
+def test_sizes_at_which_reshaping_mixes_other_axes_are_seen() -> None:
+    model = Blocks()
+    spec = discover(model, (torch.rand(2, 8, 4),))
+    assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
+    assert largest_change(model, spec, [(rows(2, 4, 4),), (rows(2, 8, 4),)]) < 1e-12
 
 
 def test_what_torch_logs_of_sizes_that_it_cannot_follow_is_not_shown(
@@ -319,9 +339,53 @@ def test_a_value_is_seen_in_the_frames_between_its_maker_and_its_taker() -> None
     model = nn.Sequential(block(), block())
     graph = survey(model, [Call((torch.rand(5, 4),), {})]).first
     assert isinstance(graph, Graph)
-    assert crossings(graph, frozenset()) == set()
+    called = {"", "0", "1", *(f"{one}.{two}" for one in range(2) for two in range(3))}
+    assert crossings(graph, set(), called) == set()
     inside = {
         operation.index for operation in graph.operations if operation.place in ("0.0", "0.1", "1.0", "1.1")
     }
-    assert not crossings(graph, frozenset({""})) & inside
-    assert crossings(graph, frozenset({"", "0"})) & inside
+    assert not crossings(graph, {""}, called) & inside
+    assert crossings(graph, {"0"}, called) & inside
+
+
+class BySize(nn.Module):
+    """Another activation for other numbers of rows."""
+
+    def __init__(self, is_ordinary: Callable[[Tensor], bool]) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4)
+        self.is_ordinary = is_ordinary
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.up(x)
+        return self.down(h.relu() if self.is_ordinary(x) else h.tanh())
+
+
+SIZES: dict[str, Callable[[Tensor], bool]] = {
+    "len": lambda x: len(x) < 11,
+    "equal": lambda x: x.shape[0] == 5,
+    "short": lambda x: len(x) > 3,
+    "list": lambda x: tuple(x.shape) in ((5, 4),),
+}
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_sizes_that_torch_takes_as_fixed_are_tried_too(kind: str) -> None:
+    spec = discover(BySize(SIZES[kind]), (torch.rand(5, 4),))
+    assert not len(spec)
+    assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_other_sizes_are_exported_where_a_model_cannot_be_recorded() -> None:
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2
+
+    class Scripted(BySize):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(scripted(x))
+
+    scripted: Any = torch.jit.script(doubled)
+    spec = discover(Scripted(SIZES["equal"]), (torch.rand(5, 4),))
+    assert not len(spec)
+    assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)

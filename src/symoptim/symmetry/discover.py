@@ -79,7 +79,7 @@ def discover(
     given = [first, *(_call(one, first) for one in inputs)]
     visible, calls = _unpacked(model, given)
     graphs, seen, recorded = _graphs_of(visible, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
-    findings = interpret(graphs, ansatz, seen.exposed)
+    findings = interpret(graphs, ansatz, seen.exposed, seen.called)
     system = findings.system
     rank = _ranks(findings)
     space = null_space(system.count, system.rows, rank)
@@ -148,15 +148,37 @@ def _graphs_of(
     except Exception as failure:  # it cannot be run: on the meta device there are no values to ask for, say
         if graph is None:
             raise
-        seen = Survey(sentences=(f"only the path of the example is known ({described(failure)})",))
-    if graph is None or (seen.first is not None and has_symbolic_sizes(graph)):
+        seen = _exported(model, calls, vouch, graph, failure)
+    if seen.first is not None and not recorded:
+        recorded = "sizes of tensors depend on values" if has_symbolic_sizes(graph) else ""
+        recorded = "the model keeps tensors from call to call" if seen.keeps else recorded
+    if recorded:
         assert seen.first is not None
-        graph, recorded = seen.first, recorded or "sizes of tensors depend on values"
+        graph = seen.first
     graphs = [graph]
     for call, other, sizes_alone in seen.others:
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")
         graphs.append(other if traced is None else traced)
     return graphs, seen, recorded
+
+
+def _exported(
+    model: nn.Module, calls: Sequence[Call], vouch: Sequence[str], graph: Graph, failure: Exception
+) -> Survey:
+    """What exported passes show of the paths of a model that cannot be recorded."""
+
+    def watch(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Graph:
+        return trace(model, inputs, keywords, known=RULES)
+
+    reason = described(failure)
+    try:
+        _require_plain_operations(graph)
+        seen = survey(model, calls, vouch, watch=watch)
+    except Exception:  # what depends on Python's state may be exported once only
+        said = f"only the path of the example is known ({reason})"
+        warn_user(f"{said}: certify the result with inputs that may take others", PathWarning)
+        return Survey(sentences=(said,))
+    return replace(seen, sentences=(f"only exported passes are known ({reason})", *seen.sentences))
 
 
 def _require_plain_operations(graph: Graph) -> None:

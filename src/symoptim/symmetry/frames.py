@@ -1,52 +1,79 @@
 """Frames of modules: all that a module's ``forward`` sees.
 
-A module sees its own parameters, what it computes itself, and what goes into the modules it calls and comes
-out of them. What these compute inside, it does not see.
+A module sees its own parameters, what it computes itself, what it is given, and what goes into the modules it
+calls and comes out of them. What these compute inside, it does not see.
 """
+
+from collections.abc import Collection, Iterator
 
 from symoptim.symmetry.graph import Graph, Ref
 
 
-def crossings(graph: Graph, exposed: frozenset[str]) -> set[int]:
+def crossings(graph: Graph, exposed: Collection[str], called: Collection[str]) -> set[int]:
     """Values that are seen in exposed frames.
 
     A value goes from the module that makes it up to the one around both, and down to the one that takes it.
 
     Args:
         graph: of a pass.
-        exposed: names of modules; those around an exposed one are exposed too.
+        exposed: names of modules.
+        called: names of those that are called: others only hold modules or parameters for these.
 
     Returns:
         Numbers of the values.
     """
     if not exposed:
         return set()
-    made: dict[int, list[str]] = {
-        leaf.index: [leaf.name.rpartition(".")[0] if leaf.kind in ("parameter", "buffer") else ""]
+    made: dict[int, str] = {
+        leaf.index: leaf.name.rpartition(".")[0] if leaf.kind in ("parameter", "buffer") else ""
         for leaf in graph.leaves
     }
     found: set[int] = set()
+    ways: dict[tuple[str, str], bool] = {}
     for operation in graph.operations:
         whole = operation.arguments[0] if operation.name == "getitem" else None
-        made[operation.index] = made[whole.index] if isinstance(whole, Ref) else [operation.place]
+        made[operation.index] = made[whole.index] if isinstance(whole, Ref) else operation.place
         if isinstance(whole, Ref):
             continue
         for index in operation.references():
-            if any(_around_both(place, operation.place) in exposed for place in made[index]):
-                found.add(index)
-    # A module may return what its caller uses on another path only.
-    return found | {ref.index for caller, ref in graph.returned if caller in exposed}
+            way = made[index], operation.place
+            if way not in ways:
+                ways[way] = not set(_between(*way, called)).isdisjoint(exposed)
+            found |= {index} if ways[way] else set()
+    # A module may return what its caller uses on another path only, or be given what it does not use now.
+    return found | {ref.index for place, ref in graph.seen if place in exposed}
 
 
-def _around_both(one: str, other: str) -> str:
-    """The innermost module around two.
+def around(place: str, called: Collection[str]) -> str:
+    """The innermost module that is called, of one and those around it.
 
-    >>> _around_both("layers.1.mlp.up", "layers.1.norm"), _around_both("up", "down")
-    ('layers.1', '')
+    >>> around("layers.1", {"", "layers.1.up"})
+    ''
     """
-    shared: list[str] = []
-    for mine, theirs in zip(one.split("."), other.split("."), strict=False):
-        if mine != theirs:
-            break
-        shared.append(mine)
-    return ".".join(shared)
+    return next((one for one in (place, *_outside(place)) if one in called), "")
+
+
+def _between(maker: str, taker: str, called: Collection[str]) -> Iterator[str]:
+    """Modules in whose frames a value is on its way.
+
+    >>> list(_between("layers.1.up", "layers.1.norm", {"", "layers.1", "layers.1.up", "layers.1.norm"}))
+    ['layers.1.up', 'layers.1.norm', 'layers.1']
+    >>> list(_between("0.down", "1.up", {"", "0", "1"}))
+    ['0.down', '0', '1.up', '1', '']
+    """
+    shared = [one for one in (maker, *_outside(maker)) if one in (taker, *_outside(taker))]
+    meet = around(shared[0], called)
+    for start in dict.fromkeys((maker, taker)):
+        yield from (one for one in (start, *_outside(start)) if len(one) > len(meet))
+    yield meet
+
+
+def _outside(place: str) -> Iterator[str]:
+    """Modules around one by its name, the innermost first.
+
+    >>> list(_outside("layers.1.up"))
+    ['layers.1', 'layers', '']
+    """
+    while place:
+        place = place.rpartition(".")[0]
+        yield place

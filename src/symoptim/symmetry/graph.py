@@ -58,10 +58,20 @@ class Graph:
     outputs: tuple[Ref, ...]
     mutated: tuple[tuple[str, Ref], ...]
     """Names of buffers, and their values afterwards."""
-    returned: tuple[tuple[str, Ref], ...] = ()
-    """Values that a module has returned, each with the module that called it, where that is known."""
+    seen: tuple[tuple[str, Ref], ...] = ()
+    """Modules, and values that these were given or got from modules they called, where that is known."""
+    kept: frozenset[int] = frozenset()
+    """Outputs that are not returned: values that the model keeps in attributes of its modules."""
     raised: tuple[str, ...] = ()
     """Modules in which an operation raised an exception that the model caught: it decides the path."""
+
+    def made_of_tensors(self) -> set[int]:
+        """The model's parameters and buffers, and all that is computed from them."""
+        made = {leaf.index for leaf in self.leaves if leaf.kind in ("parameter", "buffer")}
+        for operation in self.operations:
+            if not made.isdisjoint(operation.references()):
+                made.add(operation.index)
+        return made
 
     def parts_read(self) -> dict[int, frozenset[int]]:
         """Of every operation, which of its results are taken out of the tuple it returns."""
@@ -91,13 +101,8 @@ def has_symbolic_sizes(graph: Graph) -> bool:
     Places of scales are not known there, and all that such an operation touches is pinned: edges of a graph
     without its loops, rows sorted by expert.
     """
-    made = {leaf.index for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
-    for operation in graph.operations:
-        if not made.isdisjoint(operation.references()):
-            made.add(operation.index)
-            if has_symbolic_result(operation):
-                return True
-    return False
+    made = graph.made_of_tensors()
+    return any(one.index in made and has_symbolic_result(one) for one in graph.operations)
 
 
 def has_symbolic_result(operation: Operation) -> bool:

@@ -64,7 +64,10 @@ class Findings:
 
 @on_cpu
 def interpret(
-    graphs: Sequence[Graph], ansatz: Ansatz = "separable", exposed: frozenset[str] = frozenset()
+    graphs: Sequence[Graph],
+    ansatz: Ansatz = "separable",
+    exposed: frozenset[str] = frozenset(),
+    called: frozenset[str] = frozenset(),
 ) -> Findings:
     """Write all equations of a model; its outputs are pinned.
 
@@ -72,6 +75,7 @@ def interpret(
         graphs: of different paths through it; what is found holds on all of them.
         ansatz: how general parameters may scale.
         exposed: modules of which all that their ``forward`` sees is pinned (:mod:`.paths`).
+        called: modules that were called.
 
     Returns:
         What was found.
@@ -93,7 +97,7 @@ def interpret(
             findings.origins.append((findings.system.count, (leaf.name, "")))
             forms[leaf.index] = _leaf(findings, leaf, users[leaf.name], ansatz, by_tensor)
         before = findings.said()
-        passes.append(_walk(findings, graph, forms, crossings(graph, exposed)))
+        passes.append(_walk(findings, graph, forms, crossings(graph, exposed, called)))
         findings.merge(before)
     tie_unread(findings.system, passes)
     return findings

@@ -7,6 +7,7 @@ turned into values by ``torch.func.functionalize``.
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -101,8 +102,8 @@ def _recorded(
         stack.enter_context(recorder)
         outputs, after, kept = functional(run)(tensors, inputs, named)
     graph = recorder.graph([*outputs, *kept], after)
-    recorder.earlier.add(recorder.alive)
-    return graph
+    recorder.earlier.add(graph, recorder.alive)
+    return replace(graph, kept=frozenset(recorder.refer(one).index for one in kept))
 
 
 def _leaves(recorder: Recorder, model: nn.Module) -> dict[str, Tensor]:
@@ -132,6 +133,8 @@ class _NoDetours(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if func is _tensor.__bool__ and args[0].dtype != torch.bool:
+            return func(args[0] != 0)  # seen to ask for a truth value, not for a number
         if func is _tensor.tolist and args[0].numel() <= MOST_NUMBERS:
             return _numbers(args[0])
         if func is _tensor.__deepcopy__:

@@ -1,6 +1,7 @@
 """What notes the operations of a forward pass."""
 
 import gc
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -21,12 +22,36 @@ from symoptim.symmetry.memory import address
 _module: Any = torch.nn.modules.module  # torch leaves hooks of all modules untyped
 
 
+EARLIER = "earlier "
+"""How names of constants begin that an earlier pass has made."""
+
+
 class Part(NamedTuple):
     """One of several results: of which operation, which one, and where."""
 
     whole: int
     position: int
     place: str
+
+
+class Made(NamedTuple):
+    """A result: of which operation of a module, by its name, and the how manieth of that name there."""
+
+    place: str
+    name: str
+    count: int
+
+
+def made_in(graph: Graph) -> dict[int, Made]:
+    """What a pass has made of the model's tensors, by number."""
+    own, often = graph.made_of_tensors(), Counter[tuple[str, str]]()
+    found: dict[int, Made] = {}
+    for operation in graph.operations:
+        key = operation.place, operation.name
+        often[key] += 1
+        if operation.index in own:
+            found[operation.index] = Made(*key, often[key])
+    return found
 
 
 class Earlier:
@@ -41,13 +66,31 @@ class Earlier:
         kinds = set(_subclasses(Tensor))
         self._first = {id(one): one for one in gc.get_objects() if type(one) in kinds}
         self._later: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
+        self._made: dict[int, Made] = {}
+        self.used: set[Made] = set()
+        """Values that a pass has used, and an earlier one has made of the model's tensors."""
 
-    def add(self, values: Iterable[Any]) -> None:
-        """Note tensors among the results of a pass: the model may keep some."""
-        self._later.update({id(one): one for one in tree_leaves(list(values)) if isinstance(one, Tensor)})
+    def add(self, graph: Graph, values: Sequence[Any]) -> None:
+        """Note results of a pass: the model may keep some."""
+        own = made_in(graph)
+        for operation in graph.operations:
+            for value in tree_leaves(values[operation.index]):
+                if isinstance(value, Tensor):
+                    self._later[id(value)] = value
+                    self._made.pop(id(value), None)
+                    if operation.index in own:
+                        self._made[id(value)] = own[operation.index]
 
     def __contains__(self, tensor: Tensor) -> bool:
-        return id(tensor) in self._first or self._later.get(id(tensor)) is tensor
+        return id(tensor) in self._first or self.is_made(tensor)
+
+    def is_made(self, tensor: Tensor) -> bool:
+        """Whether a pass has made it."""
+        return self._later.get(id(tensor)) is tensor
+
+    def use(self, tensor: Tensor) -> None:
+        """Note that a pass uses what another one has made."""
+        self.used |= {self._made[id(tensor)]} if id(tensor) in self._made else set()
 
 
 def _subclasses(kind: type) -> Iterator[type]:
@@ -73,7 +116,7 @@ class Recorder(TorchDispatchMode):
         self.leaves: list[Leaf] = []
         self.operations: list[Operation] = []
         self.written_back: dict[int, Ref | None] = {}
-        self.returned: list[tuple[str, Tensor]] = []
+        self.seen: list[tuple[str, Tensor]] = []
         self.raised: dict[str, None] = {}
 
     def add_leaf(self, tensor: Tensor, kind: Kind, name: str, *, original: Tensor) -> int:
@@ -113,7 +156,11 @@ class Recorder(TorchDispatchMode):
                 )
             own = {address(leaf.tensor) for leaf in self.leaves if leaf.kind != "constant"}
             original = value if address(value) in own else value.clone()  # a second way to a weight is seen
-            index = self.add_leaf(value, "constant", f"constant {len(self.alive)}", original=original)
+            kind = "constant "
+            if self.earlier.is_made(value):
+                kind = EARLIER
+                self.earlier.use(value)
+            index = self.add_leaf(value, "constant", f"{kind}{len(self.alive)}", original=original)
         return Ref(index)
 
     def _take(self, value: Tensor, part: Part) -> None:
@@ -129,15 +176,17 @@ class Recorder(TorchDispatchMode):
             if get_ident() == thread:
                 self.stack.append(self.names.get(id(module), self.stack[-1] if self.stack else ""))
 
-        def leave(_: nn.Module, __: Any, output: Any) -> None:
+        def leave(_: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
             if get_ident() == thread:
-                self.stack.pop()
-                caller = self.stack[-1] if self.stack else ""
-                self.returned += [(caller, one) for one in tree_leaves(output) if isinstance(one, Tensor)]
+                inside, around = self.stack.pop(), self.stack[-1] if self.stack else ""
+                sides = ((inside, (inputs, keywords)), (around, output))
+                for place, values in sides:
+                    self.seen += [(place, one) for one in tree_leaves(values) if isinstance(one, Tensor)]
 
         stack = ExitStack()
         stack.callback(_module.register_module_forward_pre_hook(enter).remove)
-        stack.callback(_module.register_module_forward_hook(leave, always_call=True).remove)
+        hook = _module.register_module_forward_hook(leave, with_kwargs=True, always_call=True)
+        stack.callback(hook.remove)
         return stack
 
     @contextmanager
@@ -217,15 +266,15 @@ class Recorder(TorchDispatchMode):
         for name, tensor in after.items():
             if self.refer(tensor).index != own[name]:
                 mutated.append((name, self.refer(tensor)))
-        known = [one for one in self.returned if id(one[1]) in self.number or id(one[1]) in self.parts]
-        returned = tuple((caller, self.refer(one)) for caller, one in known)
+        known = [one for one in self.seen if id(one[1]) in self.number or id(one[1]) in self.parts]
+        seen = tuple((place, self.refer(one)) for place, one in known)
         return Graph(
             tuple(self.leaves),
             tuple(self.operations),
             tuple(refs),
             tuple(mutated),
-            returned,
-            tuple(self.raised),
+            seen,
+            raised=tuple(self.raised),
         )
 
 

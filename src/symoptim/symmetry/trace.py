@@ -21,6 +21,7 @@ from torch.fx.node import map_arg
 from symoptim.symmetry.failures import not_exported, require_plain
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
 from symoptim.symmetry.memory import reached_otherwise
+from symoptim.symmetry.program import does_the_same
 from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.tensors import left_alone, model_tensors, plain_tensors
 
@@ -63,8 +64,11 @@ def trace(
             table = _needed(program, known)
             program = program.run_decompositions(table) if table else program
             graph = _graph(program, model)
+            same = does_the_same(program, model, inputs, keywords or {})
         except Exception as failure:  # whatever torch has to say about a model that runs all the same
             raise NotExportable(not_exported(failure.__cause__ or failure)) from failure
+        if not same:
+            raise NotExportable("the exported program computes something else than the model")
         if any(id(tensor) not in before for tensor in plain_tensors(model)):
             raise NotExportable("the model keeps tensors in attributes that are no buffers")
     return graph

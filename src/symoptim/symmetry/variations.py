@@ -262,6 +262,7 @@ def _groups(guards: _Guards, call: Call, fakes: list[Tensor]) -> list[Sizes]:
     axes: dict[Any, list[Axis]] = {}
     hints: dict[Any, int] = {}
     single: dict[int, list[Axis]] = {}
+    fixed: dict[int, list[Axis]] = {}
     for number, (given, tensor) in enumerate(zip(call.tensors(), fakes, strict=True)):
         for axis, size in enumerate(tensor.shape):
             expression = (
@@ -272,7 +273,10 @@ def _groups(guards: _Guards, call: Call, fakes: list[Tensor]) -> list[Sizes]:
                 hints[expression] = given.shape[axis]
             elif given.shape[axis] == 1:  # torch takes a size of one as fixed
                 single.setdefault(axis, []).append((number, axis))
+            else:  # len(x), x.shape[1] == 8, or a width: what is done at other sizes is not known
+                fixed.setdefault(given.shape[axis], []).append((number, axis))
     found = [Sizes(tuple(mine), (2, 3)) for mine in single.values()]
+    found += [Sizes(tuple(mine), (*_ordinary(size), 4 * size + 1)) for size, mine in fixed.items() if size]
     for symbol, mine in axes.items():
         compared = list(_compared_with(symbol, guards, hints))
         sizes = _where_others_hold([guard for guard, _ in compared], symbol, hints[symbol])

@@ -1,0 +1,134 @@
+"""Values that Python asks for, and decisions of which not all outcomes have been seen.
+
+    if x.sum() > 0: ...        asks for a truth value; the rest of the pass follows from the answer
+    n = int(mask.sum())        asks for a number; no pass shows what others lead to
+
+The path of a pass follows from its answers, in order: two passes with the same answers do the same. So the
+passes form a tree, with a question at every branching. Where both answers to a question were given, after the
+same answers before it, nothing is unknown.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils._pytree import tree_map
+
+from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.recorder import EARLIER
+from symoptim.symmetry.rules.pointwise import COPIES
+
+ASKS = ("_local_scalar_dense", "equal")
+"""Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
+
+
+class Answer(NamedTuple):
+    """A value that a module has asked for."""
+
+    place: str
+    cause: str
+    """What it comes from."""
+    value: bool | None
+    """None if it is no truth value."""
+
+
+class Decision(NamedTuple):
+    """A module in which something decides the path, and not all that it may lead to was seen."""
+
+    place: str
+    reason: str
+    unseen: bool
+    """Whether it was never seen to go another way."""
+
+
+def answers(graph: Graph, known: Mapping[str, int], exported: bool = False) -> list[Answer]:
+    """What Python has asked for in a pass, if it may be another value next time.
+
+    Args:
+        graph: of the pass.
+        known: how often modules ask for values, whatever these are, by an exported graph.
+        exported: whether there is one; sizes that depend on values decide nothing then.
+    """
+    asked = [(one, cause) for one, cause in _asked(graph) if not exported or one.name in ASKS]
+    often = Counter(one.place for one, _ in asked)
+    keys, seen = _value_keys(graph), set[int]()
+    found: list[Answer] = []
+    for one, cause in asked:
+        if often[one.place] > known.get(one.place, 0) and keys[one.index] not in seen:
+            seen.add(keys[one.index])  # the same question has the same answer
+            found.append(Answer(one.place, cause, one.result if isinstance(one.result, bool) else None))
+    return found
+
+
+def _value_keys(graph: Graph) -> dict[int, int]:
+    """Numbers that are equal for results of the same operations on the same values."""
+    keys = {leaf.index: hash(leaf.index) for leaf in graph.leaves}
+    for one in graph.operations:
+        arguments = tree_map(
+            lambda value: keys.get(value.index) if isinstance(value, Ref) else value, one.arguments
+        )
+        unique = one.index if _draws(one) else 0
+        is_copy = one.name in COPIES and not (one.arguments[1:] or one.keywords)
+        keys[one.index] = (
+            arguments[0] if is_copy else hash((one.name, str(arguments), str(dict(one.keywords)), unique))
+        )
+    return keys
+
+
+def undecided(passes: Sequence[Sequence[Answer]]) -> Iterator[Decision]:
+    """Questions to which only one of the answers was given, after the same answers before."""
+    following: dict[int, set[bool | None]] = {}
+    at: dict[int, Answer] = {}
+    given: dict[str, set[bool | None]] = {}
+    for one in passes:
+        before = 0
+        for answer in one:
+            question = hash((before, answer.place))
+            following.setdefault(question, set()).add(answer.value)
+            given.setdefault(answer.place, set()).add(answer.value)
+            at[question] = answer
+            before = hash((question, answer.value))
+    for question, values in following.items():
+        if values != {False, True}:
+            place, cause, _ = at[question]
+            reason = f"{cause} are asked for by Python and may decide the path"
+            yield Decision(place, reason, unseen=given[place] != {False, True})
+
+
+def follow_from_answers(passes: Sequence[tuple[Sequence[Answer], Any]]) -> bool:
+    """Whether passes with the same answers do the same."""
+    done: dict[tuple[Answer, ...], Any] = {}
+    return all(done.setdefault(tuple(asked), path) == path for asked, path in passes)
+
+
+def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
+    """Operations that hand to Python a value which may be another one next time, and what it comes from."""
+    written = {name for name, _ in graph.mutated}
+    causes: dict[int, str] = {}
+    for leaf in graph.leaves:
+        if leaf.kind == "input" and leaf.name.startswith("input "):
+            causes[leaf.index] = "values of the inputs"
+        elif leaf.name in written:
+            causes[leaf.index] = "values of buffers"
+        elif leaf.name.startswith(EARLIER) or (leaf.kind == "constant" and graph.kept):
+            causes[leaf.index] = "values of an earlier call"
+    for operation in graph.operations:
+        cause = next((causes[index] for index in operation.references() if index in causes), "")
+        if not cause and _draws(operation):
+            cause = "random values"
+        if cause:
+            causes[operation.index] = cause
+            if operation.name in ASKS or _has_size_by_values(operation):
+                yield operation, cause
+
+
+def _has_size_by_values(operation: Operation) -> bool:
+    """Whether the size of a result tells Python of values: how many are not zero, or different."""
+    tags = getattr(operation.function, "tags", ())
+    # An index by numbers has that tag, too; only one by a mask has a size that depends on values.
+    return torch.Tag.dynamic_output_shape in tags and operation.name not in ("index", "repeat_interleave")
+
+
+def _draws(operation: Operation) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(operation.function, "tags", ())

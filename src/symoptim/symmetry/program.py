@@ -1,0 +1,76 @@
+"""Whether an exported program computes what the model does: a model may ask whether it is being exported."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.func import functional_call
+from torch.utils._pytree import tree_leaves, tree_map
+
+from symoptim.symmetry.isolation import seeds_restored, set_seeds
+from symoptim.symmetry.tensors import model_tensors, tensors_in
+
+CLOSE = 1e-3  # of the largest output: programs may add in another order
+
+
+def does_the_same(
+    program: ExportedProgram, model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> bool:
+    """Run both on the same inputs, with the same random numbers, and compare what comes out.
+
+    Args:
+        program: of operations that write nowhere.
+        model: what was exported; it is left as it is.
+        inputs: positional arguments of the call.
+        keywords: its other arguments.
+
+    Returns:
+        Whether outputs agree; True where there are no values to compare.
+    """
+    arguments: Any = (inputs, dict(keywords))
+    if any(not _has_values(one) for one in (*model_tensors(model).values(), *tree_leaves(arguments))):
+        return True
+    with seeds_restored(), torch.no_grad():
+        set_seeds(0)
+        own = {name: one.detach().clone() for name, one in model.named_buffers()}
+        mine, named = tree_map(_copied, arguments)
+        expected = tensors_in(functional_call(model, own, mine, named))
+        set_seeds(0)
+        found = _run(program, model, tree_leaves(tree_map(_copied, arguments)))
+    return len(found) == len(expected) and all(map(_close, found, expected))
+
+
+def _has_values(value: Any) -> bool:
+    return not isinstance(value, Tensor) or (type(value) in (Tensor, nn.Parameter) and not value.is_meta)
+
+
+def _copied(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _run(program: ExportedProgram, model: nn.Module, given: list[Any]) -> list[Tensor]:
+    """What the program returns."""
+    tensors, constants = model_tensors(model), cast("Mapping[str, Any]", program.constants)
+    rest = iter(given)
+    arguments = [
+        next(rest)
+        if spec.kind is InputKind.USER_INPUT
+        else tensors.get(spec.target or "", constants.get(spec.target or ""))
+        for spec in program.graph_signature.input_specs
+    ]
+    results = cast("Iterable[Any]", torch.fx.Interpreter(program.graph_module).run(*arguments))
+    kinds = [spec.kind for spec in program.graph_signature.output_specs]
+    pairs = zip(kinds, results, strict=True)
+    return [one for kind, one in pairs if kind is OutputKind.USER_OUTPUT and isinstance(one, Tensor)]
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not (one.is_floating_point() or one.is_complex()):
+        return bool((one != other).double().mean() < CLOSE) if one.numel() else True
+    size = float(other.abs().nan_to_num(0, 0, 0).max()) if other.numel() else 0.0
+    return torch.allclose(one, other, rtol=CLOSE, atol=CLOSE * size, equal_nan=True)

@@ -1,0 +1,147 @@
+"""Operations of a pass as they are compared with those of other passes."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.rules.pointwise import COPIES
+
+RESHAPES = ("view", "reshape", "_unsafe_view")
+"""Operations that keep all entries in order."""
+BY_SIZES = {
+    "view",
+    "reshape",
+    "_unsafe_view",
+    "slice",
+    "select",
+    "split",
+    "split_with_sizes",
+    "chunk",
+    "narrow",
+    "unfold",
+    "as_strided",
+    "slice_scatter",
+    "select_scatter",
+    "arange",
+    "linspace",
+    "eye",
+    "zeros",
+    "ones",
+    "empty",
+    "full",
+    "new_zeros",
+    "new_ones",
+    "new_empty",
+    "new_full",
+    "rand",
+    "randn",
+    "randint",
+    "randperm",
+    "bernoulli",
+    "constant_pad_nd",
+    "pad",
+    "repeat",
+    "tile",
+    "repeat_interleave",
+    "im2col",
+    "col2im",
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d",
+    "upsample_nearest1d",
+    "upsample_nearest2d",
+    "upsample_bilinear2d",
+    "upsample_bicubic2d",
+}
+"""Operations whose numbers are sizes and places: with other sizes these differ, and nothing else does."""
+
+
+class Step(NamedTuple):
+    """An operation as it is compared with those of other passes."""
+
+    place: str
+    name: str
+    leaves: tuple[str, ...]
+    """Tensors of the model that it takes."""
+    numbers: str
+    """Its other arguments."""
+
+
+class Kinds(NamedTuple):
+    """What passes on inputs of other sizes have in common if they take the same path."""
+
+    names: frozenset[Step]
+    """Without numbers."""
+    counts: frozenset[tuple[Step, int]]
+    """With numbers that are no sizes, and how often each is done."""
+
+
+def steps(graph: Graph) -> tuple[Step, ...]:
+    """All operations of a pass but those that take a part of a result, or mark a range for profilers."""
+    return tuple(step for _, step in _steps(graph))
+
+
+def _steps(graph: Graph) -> Iterator[tuple[Operation, Step]]:
+    names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
+    for operation in graph.operations:
+        if operation.name != "getitem" and not operation.name.startswith("profiler::"):
+            leaves = tuple(names[index] for index in operation.references() if index in names)
+            yield operation, Step(operation.place, operation.name, leaves, _numbers(operation))
+
+
+def _numbers(operation: Operation, first: int = 0) -> str:
+    """Arguments that are no tensors, from that one on."""
+
+    def plain(argument: Any) -> Any:
+        return "a tensor" if isinstance(argument, Ref) else argument
+
+    arguments, keywords = tree_map(plain, (operation.arguments[first:], dict(operation.keywords)))
+    return f"{arguments} {keywords}"
+
+
+def kinds(graph: Graph) -> Kinds:
+    """What is compared where sizes differ; not what only copies."""
+    found = [
+        (operation, step) for operation, step in _steps(graph) if step.name not in (*COPIES, "expand", "item")
+    ]
+    return Kinds(
+        frozenset(step._replace(numbers="") for _, step in found),
+        frozenset(Counter(step._replace(numbers=_but_for_sizes(one)) for one, step in found).items()),
+    )
+
+
+def _but_for_sizes(operation: Operation) -> str:
+    if operation.name in BY_SIZES:
+        return ""
+    return _numbers(operation, 6 if operation.name == "native_group_norm" else 0)
+
+
+def loses_cuts(first: Graph, other: Graph) -> bool:
+    """Whether reshaping keeps axes apart in the first pass that it mixes in the other.
+
+    Such axes are apart because sizes happen to agree: ``x.reshape(-1, 4, 2)`` of (2, 8) has one block each
+    for two rows, of (2, 4) one for both.
+    """
+    mine, theirs = ([one for one in graph.operations if one.name in RESHAPES] for graph in (first, other))
+    if [one.place for one in mine] != [one.place for one in theirs]:
+        return False  # loops of another length, say: no operation of one is that of the other
+    pairs = zip(_cuts(first, mine), _cuts(other, theirs), strict=True)
+    return any(not one <= two for one, two in pairs)
+
+
+def _cuts(graph: Graph, operations: Iterable[Operation]) -> Iterator[set[tuple[int, int]]]:
+    """Of operations that reshape: places before which a tensor and its result have as many entries.
+
+    Axes of size one at a place belong to either side of it.
+    """
+    shapes = {leaf.index: leaf.tensor.shape for leaf in graph.leaves}
+    shapes |= {one.index: one.result.shape for one in graph.operations if isinstance(one.result, Tensor)}
+    for operation in operations:
+        before, after = shapes.get(operation.references()[0], ()), operation.result.shape
+        sizes = [[math.prod(shape[:n]) for n in range(len(shape) + 1)] for shape in (before, after)]
+        yield {(i, j) for i, one in enumerate(sizes[0]) for j, two in enumerate(sizes[1]) if one == two}

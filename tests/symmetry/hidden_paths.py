@@ -1,0 +1,241 @@
+"""Networks that take another path for a reason that is hard to see: flags, numbers made of sizes, state."""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from symmetry.other_paths import FLAT, LONG, OTHERS, SHORT, Case, W, linear, mlp, own, table, x
+
+MANY = tuple((x(5, W, seed=seed),) for seed in range(40))
+FAR = ((x(5, W, times=1e3, shift=2e3),), (x(5, W, times=1e3, shift=-2e3),), *OTHERS)
+A_B = {"a": linear(W, 6), "b": linear(6, W)}
+
+
+# Flags: one module decides, another one acts ------------------------------------------------------------------
+
+
+class Acts(nn.Module):
+    """Does something else if it is given a flag."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(W, 6), nn.Linear(6, W)
+
+    def forward(self, x: Tensor, flag: Any = False) -> Tensor:
+        return self.b(self.a(x).tanh() if flag else self.a(x).relu())
+
+
+class Says(nn.Module):
+    """Returns its result, and whether it is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(W, 6), nn.Linear(6, W)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, bool]:
+        return self.b(self.a(x).relu()), bool(x.sum() > 1000)
+
+
+class Passes(nn.Module):
+    """Gives on what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Acts()
+
+    def forward(self, x: Tensor, flag: Any) -> Tensor:
+        return self.inner(x, flag=flag)
+
+
+def passed_on(flag_of: Callable[[Tensor], Any], inner: type[nn.Module] = Acts) -> Callable[[], nn.Module]:
+    return own(lambda m, x: m.inner(x, flag_of(x)), inner=inner)
+
+
+def told_by_sibling(m: Any, x: Tensor) -> Tensor:
+    h, large = m.says(x)
+    return m.acts(h, large)
+
+
+def told_to_itself(m: Any, x: Tensor) -> Tensor:
+    h, large = m.says(x)
+    return m.b(m.a(h).tanh() if large else m.a(h).relu())
+
+
+def mode_by_name(m: Any, x: Tensor) -> Tensor:
+    return m.inner(x, "" if x.abs().max() < 500 else "deep")
+
+
+# Sizes ------------------------------------------------------------------------------------------------------
+
+
+def numbers(change: Callable[[Tensor, int], Tensor]) -> Callable[[], nn.Module]:
+    """Hidden units go through something that depends on the number of steps, 5 in the example."""
+    return own(lambda m, x: m.b(change(torch.relu(m.a(x)), x.shape[1])), **A_B)
+
+
+def repeated(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x)
+    for _ in range(max(1, x.shape[1] - 4)):
+        h = torch.relu(m.c(h))
+    return m.b(h)
+
+
+def grouped(m: Any, x: Tensor) -> Tensor:
+    h = torch.relu(m.a(x)).transpose(1, 2)
+    return m.b(F.group_norm(h, 6 if x.shape[1] == 5 else 2, eps=1e-30).transpose(1, 2))
+
+
+def known_sizes(m: Any, x: Tensor) -> Tensor:
+    n = len(list(x.unbind(1)))
+    return m.b(torch.tanh(m.a(x)) if n > 12 else torch.relu(m.a(x)))
+
+
+def by_dictionary(m: Any, x: Tensor) -> Tensor:
+    act = {5: torch.relu}.get(int(x.shape[1]), torch.tanh)
+    return m.b(act(m.a(x)))
+
+
+def by_text(m: Any, x: Tensor) -> Tensor:
+    return m.b(torch.relu(m.a(x)) if str(x.shape[1]) == "5" else torch.sin(m.a(x)))
+
+
+def behind_values(m: Any, x: Tensor) -> Tensor:
+    """The pass with symbols for sizes ends at the value that Python asks for."""
+    h = torch.relu(m.a(x)) * (1.0 if float(x.abs().sum()) >= 0 else 0.5)
+    return m.b(torch.tanh(h) if h.shape[1] > 10 else h)
+
+
+# State, and chance ------------------------------------------------------------------------------------------
+
+
+class Remembers(nn.Module):
+    """Keeps something from call to call."""
+
+    def __init__(self, memory: Any, use: Callable[[Any, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.a, self.b, self.memory, self.use = nn.Linear(W, 6), nn.Linear(6, W), memory, use
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.b(self.use(self, self.a(x)))
+
+
+def remembers(memory: Callable[[], Any], use: Callable[[Any, Tensor], Tensor]) -> Callable[[], nn.Module]:
+    return lambda: Remembers(memory(), use)
+
+
+def appended(m: Any, h: Tensor) -> Tensor:
+    h = torch.relu(h)
+    m.memory.append(h.detach().mean(0))
+    return h + sum(m.memory)
+
+
+def by_name(m: Any, h: Tensor) -> Tensor:
+    h = torch.relu(h)
+    before = m.memory.get("last", torch.zeros(6))
+    m.memory["last"] = h.detach().mean(0)
+    return h * (1 + before.tanh())
+
+
+def in_place(m: Any, h: Tensor) -> Tensor:
+    h = torch.relu(h)
+    m.memory.mul_(0.5).add_(h.detach().mean(0))
+    return h + m.memory.sigmoid()
+
+
+def replaced(m: Any, h: Tensor) -> Tensor:
+    h = torch.relu(h)
+    before, m.memory = m.memory, h.detach().mean(0)
+    return h * before.tanh()
+
+
+def asks_the_last(m: Any, h: Tensor) -> Tensor:
+    h = torch.relu(h)
+    before, m.memory = m.memory, h.detach().mean()
+    return h.tanh() if float(before) > 100 else h
+
+
+def counted(m: Any, h: Tensor) -> Tensor:
+    m.memory[0] += 1
+    return torch.relu(h) if m.memory[0] < 40 else torch.tanh(h)
+
+
+def drawn(draw: Callable[[], float], below: float) -> Callable[[], nn.Module]:
+    return own(lambda m, x: m.b(torch.tanh(m.a(x)) if draw() < below else torch.relu(m.a(x))), **A_B)
+
+
+def sampled(m: Any, x: Tensor) -> Tensor:
+    places = torch.tensor(random.sample(range(12), 3))
+    return m.b(torch.relu(m.a(x) + m.p[places].sum(0)))
+
+
+# What torch does otherwise ------------------------------------------------------------------------------------
+
+
+def compiled(m: Any, x: Tensor) -> Tensor:
+    return m.b(torch.relu(m.a(x)) if torch.compiler.is_compiling() else torch.tanh(m.a(x)))
+
+
+def exported(m: Any, x: Tensor) -> Tensor:
+    return m.b(torch.relu(m.a(x)) if torch.compiler.is_exporting() else torch.tanh(m.a(x)))
+
+
+def close(m: Any, x: Tensor) -> Tensor:
+    return m.b(torch.tanh(m.a(x)) if torch.allclose(x, x.abs()) else torch.relu(m.a(x)))
+
+
+def caught(m: Any, x: Tensor) -> Tensor:
+    try:
+        torch.linalg.cholesky(x.T @ x - 1e-3 * torch.eye(W, dtype=x.dtype))
+    except RuntimeError:
+        return m.b(torch.tanh(m.a(x)))
+    return m.b(torch.relu(m.a(x)))
+
+
+def every_row(m: Any, x: Tensor) -> Tensor:
+    return m.b(torch.stack([torch.relu(m.a(row)) if row[0] > -50 else torch.tanh(m.a(row)) for row in x]))
+
+
+HIDDEN: dict[str, Case] = {
+    "flag passed on": Case(passed_on(lambda x: bool(x.sum() > 1000)), FLAT, FAR),
+    "flag passed on twice": Case(passed_on(lambda x: bool(x.sum() > 1000), Passes), FLAT, FAR),
+    "number passed on": Case(passed_on(lambda x: int(x.abs().max()) // 500), FLAT, FAR),
+    "None or a tensor": Case(passed_on(lambda x: x.numel() if x.sum() > 1000 else None), FLAT, FAR),
+    "flag that variations see": Case(passed_on(lambda x: bool(x.sum() > 0)), FLAT, OTHERS),
+    "flag by a sibling": Case(own(told_by_sibling, says=Says, acts=Acts), FLAT, FAR),
+    "flag by a child": Case(own(told_to_itself, says=Says, **A_B), FLAT, FAR),
+    "name passed on": Case(own(mode_by_name, inner=Acts), FLAT, FAR),
+    "number of steps added": Case(numbers(lambda h, n: h + (n - 5)), SHORT, LONG),
+    "power of the number of steps": Case(numbers(lambda h, n: h.pow(n - 4)), SHORT, LONG),
+    "clamped at the number of steps": Case(numbers(lambda h, n: h.clamp(max=1e9 if n == 5 else n)), SHORT, LONG),
+    "rolled by the number of steps": Case(numbers(lambda h, n: h.roll(n - 5, -1)), SHORT, LONG),
+    "rolled where long": Case(numbers(lambda h, n: h.roll(max(0, n - 10), -1)), SHORT, LONG),
+    "repeated by the number of steps": Case(own(repeated, c=linear(6, 6), **A_B), SHORT, LONG),
+    "groups by the number of steps": Case(own(grouped, **A_B), SHORT, LONG),
+    "list of steps": Case(own(known_sizes, **A_B), SHORT, LONG),
+    "dictionary of sizes": Case(own(by_dictionary, **A_B), SHORT, LONG),
+    "size as text": Case(own(by_text, **A_B), SHORT, LONG),
+    "size behind a value": Case(own(behind_values, **A_B), SHORT, LONG),
+    "a list that fills": Case(remembers(list, appended), FLAT, OTHERS),
+    "a deque": Case(remembers(lambda: deque(maxlen=2), appended), FLAT, OTHERS),
+    "a dictionary": Case(remembers(dict, by_name), FLAT, OTHERS),
+    "a tensor in place": Case(remembers(lambda: torch.zeros(6), in_place), FLAT, OTHERS),
+    "a tensor replaced": Case(remembers(lambda: torch.ones(6), replaced), FLAT, OTHERS),
+    "the last mean is asked": Case(remembers(lambda: torch.ones(()), asks_the_last), FLAT, FAR),
+    "forty calls": Case(remembers(lambda: [0], counted), FLAT, MANY),
+    "rare chance of Python": Case(drawn(random.random, 0.02), FLAT, MANY),
+    "rare chance of NumPy": Case(drawn(lambda: float(np.random.rand()), 0.02), FLAT, MANY),
+    "rare chance of torch": Case(drawn(lambda: float(torch.rand(())), 0.02), FLAT, MANY),
+    "sampled rows": Case(own(sampled, p=table(12, 6), **A_B), FLAT, MANY),
+    "compiling": Case(own(compiled, **A_B), FLAT, OTHERS),
+    "exporting": Case(own(exported, **A_B), FLAT, OTHERS),
+    "close": Case(own(close, **A_B), FLAT, OTHERS),
+    "caught": Case(own(caught, **A_B), FLAT, OTHERS),
+    "every row": Case(own(every_row, **A_B), FLAT, FAR),
+    "network in network": Case(own(lambda m, x: m.inner(x), inner=mlp), FLAT, OTHERS),
+}
