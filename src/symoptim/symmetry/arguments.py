@@ -111,7 +111,8 @@ def inside(value: Any) -> list[Any]:
         return [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
     else:
         found = []
-    return found if type(value).__module__ == "builtins" else [*found, *_attributes(value).values()]
+    plain = type(cast("Any", value)).__module__ == "builtins"
+    return found if plain else [*found, *_attributes(value).values()]
 
 
 def _attributes(value: Any) -> dict[str, Any]:

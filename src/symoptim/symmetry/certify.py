@@ -171,10 +171,10 @@ def certify(
     model, positional = require_module(model), arguments_of(example_inputs)
     there = spec.require_model(model)
     example = positional, prepared(model, positional, keywords)
-    visible, *unpacked_example = unpacked(model, *example)
+    visible, positional, named = unpacked(model, *example)
     if any(tensor.device.type == "meta" for tensor in there.values()):
         return _not_tried(spec, "the model has no values (meta device): certify a copy that has some")
-    calls, notes = _calls(spec, model, (unpacked_example[0], unpacked_example[1]), draw=draw)
+    calls, notes = _calls(spec, model, (positional, named), draw=draw)
     drawn = [spec.random(seed=seed, spread=spread) for seed in range(elements)]
     failed = ""
     for wide in (True, False):

@@ -68,8 +68,14 @@ def _by_modules(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
     for module in modules:
         memo[id(module)] = object.__new__(type(module))
     for module in modules:
-        vars(memo[id(module)]).update({name: _copy_of(one, memo) for name, one in vars(module).items()})
+        _fill(memo[id(module)], module, memo)
     return memo[id(model)]
+
+
+def _fill(new: Any, old: Any, memo: dict[int, Any]) -> None:
+    """Give an object the attributes of another, copied."""
+    attributes = cast("dict[str, Any]", vars(old))
+    cast("dict[str, Any]", vars(new)).update({name: _copy_of(one, memo) for name, one in attributes.items()})
 
 
 def _copy_of(value: Any, memo: dict[int, Any]) -> Any:
@@ -84,16 +90,18 @@ def _copy_of(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def _copy_of_parts(value: Any, memo: dict[int, Any]) -> Any:
+    """A copy of a collection or an object, of which each part is copied, if it can be."""
     found: Any
-    if isinstance(value, dict):
-        found = memo[id(cast("Any", value))] = copy.copy(cast("dict[Any, Any]", value))
+    kind: Any = type(value)
+    if issubclass(kind, dict):
+        found = memo[id(value)] = copy.copy(value)
         found.update({name: _copy_of(one, memo) for name, one in found.items()})
-    elif type(value) in (list, tuple, set):
-        found = type(value)(_copy_of(one, memo) for one in value)
+    elif kind in (list, tuple, set):
+        found = kind(_copy_of(one, memo) for one in value)
     elif hasattr(value, "__dict__") and not isinstance(value, type | types.ModuleType):
         try:
             found = memo[id(value)] = copy.copy(value)
-            vars(found).update({name: _copy_of(one, memo) for name, one in vars(value).items()})
+            _fill(found, value, memo)
         except Exception:  # it cannot even be copied as a whole
             found = value
     else:

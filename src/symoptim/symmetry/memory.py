@@ -4,7 +4,8 @@ import ctypes
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, cast
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, TypedStorage, UntypedStorage, nn
@@ -95,13 +96,14 @@ def foreign(model: nn.Module) -> Iterator[Any]:
         value, depth = waiting.pop()
         if isinstance(value, Tensor | nn.Module | type | types.ModuleType | str | bytes | int | float | None):
             continue
-        if id(value) in seen or (isinstance(value, dict | list | tuple | set) and not value):
+        if id(value) in seen or (type(value) in (dict, list, tuple, set) and not value):
             continue
         seen.add(id(value))
         if isinstance(value, UntypedStorage | TypedStorage | memoryview) or _is_array(value):
             yield value
         elif depth:
-            waiting += [(one, depth - 1) for one in inside(value)]
+            with suppress(Exception):  # objects of others may refuse to be looked into, in any way
+                waiting += [(one, depth - 1) for one in inside(value)]
 
 
 def shares(value: Any, tensors: Iterable[Tensor]) -> bool:
@@ -128,8 +130,10 @@ def _place(value: Any) -> tuple[int, int]:
         return (value.data_ptr(), value.nbytes()) if value.device.type == "cpu" else (0, 0)
     if isinstance(value, memoryview):
         numpy: Any = sys.modules.get("numpy")
-        value = numpy.asarray(value) if numpy is not None else value
-    while _is_array(cast("Any", value).base):
+        if numpy is None or not value.contiguous or not value.nbytes:
+            return 0, 0  # without numpy there is no memory of others to come from
+        value = numpy.frombuffer(value.cast("B"), numpy.uint8)
+    while _is_array(value.base):
         value = value.base
     return value.__array_interface__["data"][0], value.nbytes
 

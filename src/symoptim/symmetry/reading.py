@@ -20,31 +20,26 @@ from symoptim.symmetry.ansatz import CONVOLUTIONS
 from symoptim.symmetry.constants import has_plain_sizes
 from symoptim.symmetry.form import ANYTHING, Form
 from symoptim.symmetry.graph import Graph, Operation, Ref
-from symoptim.symmetry.rules.moving import PARTS, WHOLE
 from symoptim.symmetry.rules.pointwise import COPIES, SHAPE_ONLY
-from symoptim.symmetry.tensors import aligned, squeezed
+from symoptim.symmetry.taking import (
+    JOINS,
+    LISTS,
+    MOVES,
+    PARTIAL,
+    along,
+    axes_of,
+    axes_of_joining,
+    channels_met,
+    cut,
+    results_of,
+    spread_over,
+    together,
+)
+from symoptim.symmetry.tensors import squeezed
 
 Read = Tensor | None
 """Places that are read, truth values that broadcast to the value's shape; None stands for all of them."""
 
-LOOKED_UP = ("index", "_unsafe_index", "index_select", "embedding", "gather", "take_along_dim")
-TAKEN_BY_AXIS = {
-    **dict.fromkeys(("slice", "select", "narrow", "index_select", "gather", "unbind"), 1),
-    "take_along_dim": 2,
-    **dict.fromkeys(
-        ("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk"), 2
-    ),
-}
-"""Operations that take a part along one axis, and the position of that axis among their arguments."""
-PARTIAL = frozenset((*TAKEN_BY_AXIS, *LOOKED_UP, "diagonal", "unfold"))
-"""Operations that may leave places of what they take unread."""
-LISTS = ("cat", "concat", "concatenate", "stack")
-JOINS = {
-    **dict.fromkeys(("constant_pad_nd", "pad", *LISTS), 1),
-    **dict.fromkeys(("slice_scatter", "select_scatter", "diagonal_scatter", "copy"), 2),
-}
-"""Operations that put elements of that many arguments beside or over each other, or beside constants."""
-MOVES = frozenset((*WHOLE, *PARTS, *LOOKED_UP, *COPIES, "view", "_unsafe_view", "reshape"))
 MATRIX_PRODUCTS = {"mm": 0, "bmm": 0, "matmul": 0, "mv": 0, "dot": 0, "vdot": 0, "addmm": 1, "baddbmm": 1}
 """Matrix products, and the position of the left factor."""
 PRODUCTS = {
@@ -103,7 +98,7 @@ class Reading:
         """Note that places of a value are read."""
         if index not in self.shapes:  # several results at once
             producer = self.producers.get(index)
-            self.parts[index] = dict.fromkeys(range(_results(producer) if producer else 0))
+            self.parts[index] = dict.fromkeys(range(results_of(producer) if producer else 0))
         else:
             self._merge(self.read, index, read)
 
@@ -163,7 +158,7 @@ class Reading:
     def _move(self, operation: Operation, parts: Mapping[int, Read]) -> None:
         index = operation.references()[0]
         if operation.name in PARTIAL:
-            self._take(index, self._pulled(operation, parts), _axes(operation))
+            self._take(index, self._pulled(operation, parts), axes_of(operation))
             return
         self._add(index, self._before(operation, parts))
         if operation.index in self.taken:
@@ -173,7 +168,7 @@ class Reading:
         """Places of what an operation that moves all elements takes, by those of what comes out."""
         if operation.name in COPIES:
             return parts[0]
-        whole = all(read is None for read in parts.values()) and len(parts) == max(1, _results(operation))
+        whole = all(read is None for read in parts.values()) and len(parts) == max(1, results_of(operation))
         return None if whole else self._pulled(operation, parts)
 
     def _joined(self, operation: Operation) -> list[int]:
@@ -194,20 +189,18 @@ class Reading:
         counts = [math.prod(shape) for shape in shapes]
         met = torch.zeros(sum(counts) + 1, dtype=torch.bool)  # the last is for constants, which are -1
         if sum(counts) <= LARGEST:
-            numbers = torch.arange(sum(counts)).split(counts)
-            parts = [part.reshape(shape) for part, shape in zip(numbers, shapes, strict=True)]
-            moved = _together(operation, parts)
+            moved = together(operation, cut(torch.arange(sum(counts)), shapes))
             met[(moved if read is None else moved[read.expand(moved.shape)]).reshape(-1)] = True
         else:  # fewer places than are read do no harm: the others are made to go with them
             met[[0, *itertools.accumulate(counts[:-1])]] = True
-        axes = _axes_of_joining(operation)
-        for index, shape, part in zip(joined, shapes, met[:-1].split(counts), strict=True):
-            self._take(index, part.reshape(shape), axes)
+        axes = axes_of_joining(operation)
+        for index, part in zip(joined, cut(met, shapes), strict=True):
+            self._take(index, part, axes)
 
     def _pulled(self, operation: Operation, parts: Mapping[int, Read]) -> Tensor:
         """Places behind which a part is read; the operation is run on their numbers."""
         shape = tuple(self.shapes[operation.references()[0]].shape)
-        axes = [axis % len(shape) for axis in _axes(operation)]
+        axes = [axis % len(shape) for axis in axes_of(operation)]
         if axes and operation.name not in ("gather", "take_along_dim"):  # these go by all axes at once
             found = self._numbered(
                 operation, parts, [size if axis in axes else 1 for axis, size in enumerate(shape)]
@@ -273,11 +266,11 @@ class Reading:
             zero = self._zeros(other)
             if isinstance(one, Ref) and zero is not None:
                 shape = tuple(self.shapes[one.index].shape)
-                met[one.index] = _spread(~zero, shape) if axes is None else _along(~zero, axes, len(shape))
+                met[one.index] = spread_over(~zero, shape) if axes is None else along(~zero, axes, len(shape))
         if name in CONVOLUTIONS and isinstance(arguments[1], Ref):
             zero, weight = self._zeros(arguments[0]), self.shapes[arguments[1].index]
             if zero is not None:
-                met[arguments[1].index] = _channels_met(operation, zero, tuple(weight.shape))
+                met[arguments[1].index] = channels_met(operation, zero, tuple(weight.shape))
         factors = [one for one in arguments[: PRODUCTS.get(name, 0)] if isinstance(one, Ref)]
         if any(zero is not None and bool(zero.all()) for zero in map(self._zeros, factors)):
             for one in factors:
@@ -368,79 +361,3 @@ def _made_of_tensors(graph: Graph) -> set[int]:
     for operation in graph.operations:
         found |= {operation.index} if found.issuperset(operation.references()) else set()
     return found
-
-
-def _results(operation: Operation) -> int:
-    """Number of tensors an operation returns."""
-    result: Any = operation.result
-    return len(cast("Sequence[Any]", result)) if isinstance(result, list | tuple) else 1
-
-
-def _axes(operation: Operation) -> list[int]:
-    """Axes along which an operation takes a part; none if that is no matter of single axes."""
-    if operation.name == "embedding":
-        return [0]
-    if operation.name in ("index", "_unsafe_index"):
-        return [axis for axis, place in enumerate(operation.arguments[1]) if place is not None]
-    if operation.name not in TAKEN_BY_AXIS:
-        return []
-    position = TAKEN_BY_AXIS[operation.name]
-    given = operation.arguments[position] if len(operation.arguments) > position else 0
-    return [operation.keywords.get("dim", given)]
-
-
-def _together(operation: Operation, numbers: Sequence[Tensor]) -> Tensor:
-    """Where elements of these numbers go; -1 is whatever comes from elsewhere."""
-    if operation.name in LISTS:
-        return operation.function(list(numbers), *operation.arguments[1:], **operation.keywords)
-    rest = operation.arguments[len(numbers) :]
-    if operation.name in ("constant_pad_nd", "pad"):
-        return torch.nn.functional.pad(numbers[0], list(rest[0]), value=-1)
-    if operation.name == "copy":
-        return numbers[1].expand(tuple(operation.result.shape))
-    return operation.function(*numbers, *rest, **operation.keywords)
-
-
-def _axes_of_joining(operation: Operation) -> list[int]:
-    """Axes along which something is put over something else, or cut off."""
-    if operation.name in ("constant_pad_nd", "pad"):
-        amounts = operation.arguments[1]
-        return [-1 - place // 2 for place, amount in enumerate(amounts) if amount < 0]
-    if operation.name in ("slice_scatter", "select_scatter"):
-        given = operation.arguments[2] if len(operation.arguments) > 2 else 0
-        return [operation.keywords.get("dim", given)]
-    return []
-
-
-def _channels_met(operation: Operation, zero: Tensor, shape: Sequence[int]) -> Tensor:
-    """Places of a convolution's weight that meet channels which are not zero throughout."""
-    position, spatial = CONVOLUTIONS[operation.name], len(shape) - 2
-    arguments = operation.arguments
-    given = arguments[position] if len(arguments) > position else 1
-    groups = operation.keywords.get("groups", given)
-    transposed = "transpose" in operation.name or (position == 8 and arguments[6])
-    one_of_batch = aligned(~zero, spatial + 2)  # the batch may be left out
-    channels = one_of_batch.movedim(1, 0).flatten(1).any(dim=1)
-    if transposed:
-        return channels.reshape(-1, *[1] * (spatial + 1))
-    rows = (
-        channels.expand(groups * shape[1]).reshape(groups, shape[1]).repeat_interleave(shape[0] // groups, 0)
-    )
-    return rows.reshape(shape[0], shape[1], *[1] * spatial)
-
-
-def _spread(there: Tensor, shape: Sequence[int]) -> Tensor:
-    """Places of a factor of that shape which meet places of the other one, with broadcasting."""
-    if there.dim() > len(shape):
-        there = there.flatten(0, there.dim() - len(shape)).any(dim=0) if shape else there.any()
-    there = aligned(there, len(shape))
-    for axis, size in enumerate(shape):
-        there = there.any(dim=axis, keepdim=True) if size == 1 else there
-    return there
-
-
-def _along(there: Tensor, axes: tuple[int, int], count: int) -> Tensor:
-    """The same of a matrix product, which sums over an axis of each of them: of one, and of the other."""
-    mine, others = axes
-    met = there.movedim(others, -1).reshape(-1, there.shape[others]).any(dim=0)
-    return met.reshape([-1 if axis == count + mine else 1 for axis in range(count)])
