@@ -92,12 +92,12 @@ def _copy_of(value: Any, memo: dict[int, Any]) -> Any:
 def _copy_of_parts(value: Any, memo: dict[int, Any]) -> Any:
     """A copy of a collection or an object, of which each part is copied, if it can be."""
     found: Any
-    kind: Any = type(value)
+    kind = cast("Any", type)(value)
     if issubclass(kind, dict):
         found = memo[id(value)] = copy.copy(value)
         found.update({name: _copy_of(one, memo) for name, one in found.items()})
     elif kind in (list, tuple, set):
-        found = kind(_copy_of(one, memo) for one in value)
+        found = cast("Any", kind)(_copy_of(one, memo) for one in value)
     elif hasattr(value, "__dict__") and not isinstance(value, type | types.ModuleType):
         try:
             found = memo[id(value)] = copy.copy(value)
