@@ -102,11 +102,14 @@ class Reading:
         else:
             self._merge(self.read, index, read)
 
-    def _take(self, index: int, read: Read, axes: Sequence[int]) -> None:
-        """The same for an operation that takes a part, along these axes."""
+    def _take(self, index: int, read: Read, axes: Sequence[int], single: bool = False) -> None:
+        """The same for an operation that takes a part, along these axes; a ``single`` place is one of them.
+
+        Which place that is hardly depends on lengths, as the end of a part does.
+        """
         self.partly.setdefault(index, []).extend(axes)
         self._add(index, read)
-        if index in self.own and index in self.shapes:
+        if not single and index in self.own and index in self.shapes:
             self._merge(self.taken, index, read)
 
     def _merge(self, noted: dict[int, Read], index: int, read: Read) -> None:
@@ -158,7 +161,7 @@ class Reading:
     def _move(self, operation: Operation, parts: Mapping[int, Read]) -> None:
         index = operation.references()[0]
         if operation.name in PARTIAL:
-            self._take(index, self._pulled(operation, parts), axes_of(operation))
+            self._take(index, self._pulled(operation, parts), axes_of(operation), operation.name == "select")
             return
         self._add(index, self._before(operation, parts))
         if operation.index in self.taken:
