@@ -21,7 +21,7 @@ from symoptim.symmetry.tensors import aligned
 def affine(
     context: Context, shape: tuple[int, ...], gain: Form | None, shift: Form | None, after: int
 ) -> Form:
-    """Form of ``normalized * gain + shift``; ``after`` axes follow those of the gain. The shift is put off."""
+    """Form of ``normalized * gain + shift``, the latter put off; ``after`` axes follow those of the gain."""
 
     def around(tensor: Tensor) -> Tensor:
         before = len(shape) - tensor.dim() - after
