@@ -6,6 +6,8 @@ Each also is the builtin kind PyTorch users already catch (``ValueError``, ``Run
 
 import inspect
 import warnings
+from collections.abc import Iterator
+from types import FrameType
 
 
 class SymoptimError(Exception):
@@ -84,9 +86,18 @@ class SlowWarning(SymoptimWarning):
     """What is installed makes something slower than it could be."""
 
 
+def callers() -> Iterator[FrameType]:
+    """Frames of the function that asks and of all that called it, innermost first."""
+    frame = inspect.currentframe()
+    while frame is not None and (frame := frame.f_back) is not None:
+        yield frame
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line of the caller's that led here, whatever of torch and of ours lies between."""
-    level, frame = 1, inspect.currentframe()
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("symoptim", "torch"):
-        level, frame = level + 1, frame.f_back
+    level = 1
+    for frame in callers():
+        if frame.f_globals.get("__name__", "").split(".")[0] not in ("symoptim", "torch"):
+            break
+        level += 1
     warnings.warn(message, category, stacklevel=level)

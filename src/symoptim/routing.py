@@ -271,7 +271,8 @@ def _override(
     if chosen is None or (chosen != name and parameter.ndim < 2):
         return None
     wanted = overrides[chosen]
-    return wanted if isinstance(wanted, Role) else Role(wanted, role.axis, f"override '{chosen}'")
+    axis = 0 if wanted == "plain" else role.axis  # all plain parameters are in one group
+    return wanted if isinstance(wanted, Role) else Role(wanted, axis, f"override '{chosen}'")
 
 
 def names_any(overrides: Iterable[str], names: Iterable[str]) -> bool:

@@ -1,6 +1,7 @@
 """Equalization: the same function, smaller peaks, whatever the scaling before."""
 
 import copy
+import itertools
 import math
 
 import pytest
@@ -13,6 +14,7 @@ from symmetry.zoo import caught, group_of
 from symoptim.errors import OptionError
 from symoptim.gauges.blocks import block_of, live_terms
 from symoptim.gauges.equalize import equalize_, objective
+from symoptim.symmetry.discover import discover
 from symoptim.symmetry.exact import difference
 
 NETWORKS = ["grouped and depthwise", "resnet training", "llama"]
@@ -96,3 +98,35 @@ def test_a_power_that_sees_no_peaks_is_refused() -> None:
     (model, _, _), spec = caught("arch1"), group_of("arch1")
     with pytest.raises(OptionError, match=r"power must be a finite number above 2, got 2\.0"):
         equalize_(model, spec, power=2.0)
+
+
+def perceptron(sizes: tuple[int, ...]) -> nn.Sequential:
+    """An ordinary network with ReLU, in torch's initialization."""
+    layers = [layer for pair in itertools.pairwise(sizes) for layer in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 8, 4, 5), (3, 4, 5, 2), (2, 16, 3, 1), (8, 16, 16, 4), (20, 64, 32, 10)]
+)
+def test_perceptrons_of_any_seed_are_balanced(sizes: tuple[int, ...]) -> None:
+    x = torch.rand(5, sizes[0])
+    spec = discover(perceptron(sizes), (x,))
+    for seed in range(20):
+        torch.manual_seed(seed)
+        model = perceptron(sizes)
+        before = model(x)
+        element = equalize_(model, spec)
+        assert element.abs().max() < 5
+        torch.testing.assert_close(model(x), before, rtol=1e-4, atol=1e-5)
+        weights = {name: p.detach().double() for name, p in model.named_parameters() if p.dim() > 1}
+        terms = live_terms(spec, weights)
+        blocks = [
+            (
+                block_of((w / w.abs().max()) ** 8, terms[name]),
+                block_of((w / w.abs().max()).square(), terms[name]),
+            )
+            for name, w in weights.items()
+        ]
+        _, gradient = objective(spec, blocks, 8.0, torch.zeros(len(spec), dtype=torch.float64))
+        assert gradient.abs().max() < 1e-5  # weights are rounded to float32

@@ -1,9 +1,12 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from symoptim import balance_
-from symoptim.errors import ZeroFilterError
+from symoptim.errors import OptionError, SymmetryError, ZeroFilterError
+from symoptim.symmetry.discover import discover
 
 
 def test_every_filter_gets_unit_norm_and_nothing_else_changes() -> None:
@@ -37,3 +40,24 @@ def test_weights_too_small_to_square_in_float16_are_balanced_in_float32() -> Non
     model = nn.Linear(4, 2).half()
     nn.init.constant_(model.weight, 1e-4)
     torch.testing.assert_close(balance_(model).weight, torch.full((2, 4), 0.5).half())
+
+
+def test_where_eps_is_felt_the_way_out_of_the_refusal_is_open() -> None:
+    torch.manual_seed(0)
+    x = 0.1 * torch.randn(32, 3)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, eps=1e-3), nn.ReLU(), nn.Linear(4, 2))
+    with torch.no_grad():
+        model[0].weight.mul_(100)
+    spec, before = discover(model, (x,)), copy.deepcopy(model.state_dict())
+    with pytest.raises(
+        SymmetryError, match=r"outputs would change by .*inputs=, or accept more .*tolerance="
+    ):
+        balance_(model, spec=spec)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    balance_(model, spec=spec, tolerance=0.5, inputs=[(x,)])
+    torch.testing.assert_close(model[0].weight.norm(dim=1), torch.ones(4))
+
+
+def test_a_tolerance_without_symmetries_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"inputs= and tolerance= .* spec="):
+        balance_(nn.Linear(2, 2), tolerance=0.5)

@@ -138,7 +138,7 @@ def _unit_norm_errors(device: str, dtype: torch.dtype) -> list[ErrorOptimizerInp
         *_errors(device, dtype),
         _bad_option({"weight_decay": 0.1}, "weight_decay=0.1 has no effect on unit-norm rows"),
         _bad_option({"normalize": 1}, "normalize must be True, False or None, got 1"),
-        _bad_option({"normalize": False}, r"normalize=False, and rows are not of unit norm.*up to 0\.29"),
+        _bad_option({"normalize": False}, r"normalize=False, and rows are not of unit norm.*factor of 1\.41"),
         _bad_option(
             {},
             "rows without a direction .*too small or large to square",

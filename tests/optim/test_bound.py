@@ -4,6 +4,7 @@ import copy
 import pickle
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -333,3 +334,27 @@ def test_a_group_without_rescalings_is_said_to_change_nothing(name: str) -> None
     spec = discover(model, (torch.rand(4, 3),))
     with pytest.warns(GeometryWarning, match="the group has no rescaling"):
         INVARIANT[name](model, spec)
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+@pytest.mark.parametrize("change", ["layer", "weight"])
+def test_parameters_put_into_the_model_later_are_named_at_the_first_step(name: str, change: str) -> None:
+    model, x, spec = a_network()
+    optimizer = INVARIANT[name](model, spec)
+    if change == "layer":
+        model[0] = copy.deepcopy(model[0])
+    else:
+        model[0].weight = nn.Parameter(model[0].weight.detach().clone())
+    optimizer.step()  # there are no gradients yet
+    with pytest.warns(UngroupedWarning, match=r"'0\.weight'.*: put into the model after .* anew") as said:
+        losses(model, x, optimizer, steps=2)
+    assert len(said) == 1
+    assert said[0].filename.endswith("two_points.py")
+
+
+@pytest.mark.parametrize("make", [FullMetricSGD, lambda model, spec: invariant(AdamW, model, spec=spec)])
+def test_a_model_without_trainable_parameters_is_refused_with_the_way_out(make: Any) -> None:
+    model, _, spec = a_network()
+    model.requires_grad_(False)
+    with pytest.raises(OptionError, match=r"no parameter of .* requires gradients.*requires_grad_\(\)"):
+        make(model, spec)

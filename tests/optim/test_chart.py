@@ -127,6 +127,16 @@ def test_what_is_no_optimizer_class_is_refused(wrong: object) -> None:
         invariant(wrong, [nn.Parameter(torch.ones(2, 2))])
 
 
+def test_arguments_in_the_wrong_order_are_refused_in_a_few_words() -> None:
+    model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(50)])
+    for wrong in (model, list(model.parameters())):
+        with pytest.raises(
+            OptionError, match=r"got .*: write invariant\(torch\.optim\.AdamW, params"
+        ) as refused:
+            invariant(wrong, AdamW)
+        assert len(str(refused.value)) < 1500
+
+
 def test_a_charted_class_is_not_charted_again() -> None:
     with pytest.raises(OptionError, match="in the chart already"):
         invariant(in_chart(SGD, Charted), [nn.Parameter(torch.ones(2, 2))])

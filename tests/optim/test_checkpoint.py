@@ -3,10 +3,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover, invariant
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover, invariant, param_groups
 from symoptim.errors import CheckpointError, OptionError
 
 Make = Callable[[list[dict]], Optimizer]
@@ -243,3 +243,59 @@ def test_what_is_no_momentum_is_refused_and_changes_nothing(value: object) -> No
     with pytest.raises(CheckpointError, match=r"momentum_buffer of parameter 0 is .*, not a dense tensor"):
         optimizer.load_state_dict(saved)
     assert str(optimizer.state_dict()) == before
+
+
+class Adapted(nn.Module):
+    """Two linear maps, the second one with low-rank adapters as PEFT makes them: B begins at zero."""
+
+    def __init__(self, adapters: int = 1) -> None:
+        super().__init__()
+        self.first = nn.Linear(3, 4)
+        self.lora_A = nn.ModuleList(nn.Linear(3, 2, bias=False) for _ in range(adapters))
+        self.lora_B = nn.ModuleList(nn.Linear(2, 4, bias=False) for _ in range(adapters))
+        self.last = nn.Linear(4, 2)
+        for one in self.lora_B:
+            nn.init.zeros_(one.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = [b(a(x)) for a, b in zip(self.lora_A, self.lora_B, strict=True)]
+        return self.last((self.first(x) + sum(parts)).tanh())
+
+
+@pytest.mark.parametrize("adapters", [1, 6])
+@pytest.mark.parametrize("name", ["ScaledSGD", "UnitNormSGD", "invariant"])
+def test_groups_made_after_weights_left_zero_are_said_to_be_others_with_the_way_out(
+    name: str, adapters: int
+) -> None:
+    makes: dict[str, Make] = {
+        "ScaledSGD": lambda groups: ScaledSGD(groups, lr=0.1, momentum=0.9),
+        "UnitNormSGD": lambda groups: UnitNormSGD(groups, lr=0.1, momentum=0.9, normalize=True),
+        "invariant": lambda groups: invariant(AdamW, groups, lr=0.1),
+    }
+    torch.manual_seed(0)
+    model, x = Adapted(adapters), torch.rand(5, 3)
+    fresh = copy.deepcopy(model)
+    optimizer = makes[name](param_groups(model))
+    for _ in range(2):
+        optimizer.zero_grad()
+        (model(x) - 1).square().sum().backward()
+        optimizer.step()
+    saved = copy.deepcopy(optimizer.state_dict())
+    resumed = makes[name](param_groups(copy.deepcopy(model)))
+    before = copy.deepcopy(resumed.state_dict())
+    with pytest.raises(
+        CheckpointError, match=r"'lora_B\.0\.weight'.*: 'rows' here, and 'plain' in the saved.* zero .* then"
+    ) as refused:
+        resumed.load_state_dict(saved)
+    assert resumed.state_dict()["param_groups"] == before["param_groups"]
+    way_out = str(refused.value).partition("overrides=")[2].removesuffix(")")
+    overrides = eval(way_out, {"saved": saved})
+    makes[name](param_groups(model, overrides=overrides)).load_state_dict(saved)
+    makes[name](param_groups(fresh)).load_state_dict(saved)  # groups made before weights are loaded
+    with pytest.raises(CheckpointError, match=r"'plain' here, and 'rows' in the saved .* zero .* now\."):
+        makes[name](param_groups(fresh)).load_state_dict(before)
+
+
+def test_an_override_as_plain_joins_the_other_plain_parameters() -> None:
+    model = nn.Sequential(nn.ConvTranspose2d(2, 3, 2), nn.Flatten(), nn.Linear(3, 2))
+    assert len(param_groups(model, overrides={"0": "plain"})) == 2

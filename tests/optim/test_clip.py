@@ -14,6 +14,7 @@ from symoptim import (
     ScaledSGD,
     SymmetrySpec,
     UnitNormSGD,
+    balance_,
     clip_invariant_norm_,
     invariant,
     param_groups,
@@ -49,13 +50,25 @@ def test_clipping_to_nothing_where_there_is_nothing_leaves_zeros() -> None:
     assert all((parameter.grad == 0).all() for parameter in model.parameters())
 
 
-def test_scaled_metric_and_its_chart_can_be_clipped_and_unit_norm_says_how() -> None:
+def test_unit_norm_is_clipped_as_torch_does_it() -> None:
+    curves: list[Tensor] = []
+    for within in (True, False):
+        model = balance_(a_network()[0])
+        optimizer = UnitNormSGD(param_groups(model), lr=0.03, max_norm=0.1 if within else None)
+        clip = (
+            (lambda _: None) if within else lambda _, m=model: nn.utils.clip_grad_norm_(m.parameters(), 0.1)
+        )
+        curves.append(losses(model, a_network()[1], optimizer, before_step=clip))
+    torch.testing.assert_close(*curves, rtol=1e-5, atol=0)  # torch divides by the norm plus 1e-6
+
+
+def test_scaled_metric_and_its_chart_can_be_clipped() -> None:
     w = nn.Parameter(torch.tensor([[3.0, 4.0]]))
     w.grad = torch.tensor([[1.0, 0.0]])
     for optimizer in (ScaledSGD([w], lr=0.1), invariant(SGD, [w], lr=0.1)):
         assert float(clip_invariant_norm_(optimizer, 100.0)) == 5.0
-    with pytest.raises(OptionError, match="clip_grad_norm_ for unit-norm filters"):
-        clip_invariant_norm_(UnitNormSGD([w], lr=0.1, normalize=True), 1.0)
+    with pytest.raises(OptionError, match=r"^SGD has no scales .* or torch\.nn\.utils\.clip_grad_norm_"):
+        clip_invariant_norm_(SGD([w], lr=0.1), 1.0)
     with pytest.raises(OptionError, match="max_norm must be"):
         clip_invariant_norm_(ScaledSGD([w], lr=0.1), -1.0)
 

@@ -11,7 +11,9 @@ from torch.distributed.pipelining import SplitPoint, pipeline
 
 import symoptim
 from symoptim import ScaledSGD, UnitNormSGD, param_groups
-from symoptim.errors import GeometryWarning, OptionError
+from symoptim.errors import GeometryWarning, OptionError, SymmetryError
+from symoptim.symmetry.certify import Certificate
+from symoptim.symmetry.spec import SymmetrySpec
 
 SGDS = [ScaledSGD, UnitNormSGD]
 
@@ -284,3 +286,25 @@ def test_gpt2_is_trained_by_its_filters() -> None:
     found = param_groups(model, example_inputs=(), keywords=tokens)
     assert {one.role.axis for one in found.routed if one.role.geometry != "plain"} == {1}
     assert "by its layer rows of axis 1" in str(found)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_of_a_model_that_is_frozen_as_a_whole_it_says_that_nothing_is_trained(known: bool) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).requires_grad_(False)
+    inputs = (torch.rand(5, 3),) if known else None
+    with pytest.warns(
+        GeometryWarning, match=r"no parameter of Sequential requires gradients.*requires_grad_"
+    ):
+        param_groups(model, example_inputs=inputs)
+
+
+@pytest.mark.parametrize("reason", ["", "its outputs differ from call to call"])
+def test_symmetries_that_do_not_pass_are_refused_in_plain_words(
+    reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = dict.fromkeys(("eps_error", "eps_nearby", "evaluation_error", "noether_residual"), 0.0)
+    found = Certificate(output_error=1.0, **nothing, unknown={}, pinned={}, approximate={}, reason=reason)
+    monkeypatch.setattr(SymmetrySpec, "certify", lambda *_, **__: found)
+    said = "could not be tested: its outputs differ" if reason else r"did not pass their test \(DOES NOT HOLD"
+    with pytest.raises(SymmetryError, match=rf"that were found {said}.*leave example_inputs= out"):
+        param_groups(mlp(), example_inputs=(torch.rand(5, 3).double(),))

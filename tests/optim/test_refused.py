@@ -128,6 +128,45 @@ def test_a_bad_rate_of_the_last_group_changes_nothing(fused: bool | None) -> Non
     assert all(map(torch.equal, weights, before))
 
 
+def _bad_rate(optimizer: Optimizer, _: nn.Module) -> None:
+    optimizer.param_groups[-1]["lr"] = torch.tensor([0.1, 0.2])
+
+
+def _no_kernel(optimizer: Optimizer, model: nn.Module) -> None:
+    optimizer.param_groups[-1]["fused"] = True
+    weight = model[0].weight
+    weight.data = (
+        weight.data.expand(3, *weight.shape)[0].T.contiguous().T
+    )  # of other strides than its gradient
+
+
+def _failing(optimizer: Optimizer, _: nn.Module) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = "fast"
+
+
+@pytest.mark.parametrize("spoil", [_bad_rate, _no_kernel, _failing])
+@pytest.mark.parametrize(
+    "name", ["ScaledSGD", "FullMetricSGD", "invariant AdamW", "AdamW in the full metric"]
+)
+def test_a_refused_step_does_not_clip(name: str, spoil: Callable[[Optimizer, nn.Module], None]) -> None:
+    if spoil is _no_kernel:
+        if "AdamW" in name:
+            pytest.skip("it is stepped by torch's operations")
+        pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
+    model = network("cpu")
+    optimizer = OPTIMIZERS[name](model, None)
+    optimizer.set_max_norm(1e-12)
+    model(torch.randn(5, 32, dtype=torch.float64)).square().mean().backward()
+    spoil(optimizer, model)
+    weights = [weight.detach().clone() for weight in model.parameters()]
+    before = deepcopy([weight.grad for weight in model.parameters()])
+    with pytest.raises((RuntimeError, ValueError, TypeError)):
+        optimizer.step()
+    assert all(map(torch.equal, [weight.grad for weight in model.parameters()], before))
+    assert all(map(torch.equal, model.parameters(), weights))
+
+
 def test_a_weight_that_cannot_be_written_is_refused_before_others_are_normalized() -> None:
     first = nn.Parameter(torch.full((3, 4), 2.0))
     overlapping = nn.Parameter(torch.ones(1, 4).expand(3, 4))

@@ -2,13 +2,15 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import geoopt
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD
+from torch.optim import SGD, Optimizer
 
+import symoptim
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.geometry.unit_norm import normalize
@@ -313,3 +315,27 @@ def test_a_model_is_refused_with_the_way_to_its_groups(kind: type[GeometricSGD])
 def test_an_option_there_is_not_is_refused_by_the_class_that_was_called(kind: type[GeometricSGD]) -> None:
     with pytest.raises(TypeError, match=rf"^{kind.__name__}\..*unexpected keyword argument 'betas'"):
         kind([nn.Parameter(torch.eye(2))], betas=(0.9, 0.99))  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("kind", ["ScaledSGD", "UnitNormSGD", "invariant"])
+def test_groups_with_and_without_names_are_not_mixed_and_it_says_what_to_do(kind: str) -> None:
+    model = symoptim.balance_(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
+    extra = nn.Linear(2, 2)
+    nn.init.eye_(extra.weight)
+
+    def made(groups: Any) -> Optimizer:
+        if kind == "invariant":
+            return symoptim.invariant(torch.optim.AdamW, groups)
+        return getattr(symoptim, kind)(groups)
+
+    optimizer = made(symoptim.param_groups(model))
+    before = optimizer.param_groups.copy()
+    with pytest.raises(OptionError, match=r"group without names .*\('head\.weight', head\.weight\)"):
+        optimizer.add_param_group({"params": extra.weight})
+    assert optimizer.param_groups == before
+    optimizer.add_param_group({"params": [("extra.weight", extra.weight)]})
+    assert optimizer.param_groups[-1]["param_names"] == ["extra.weight"]
+    with pytest.raises(OptionError, match=r"group without names"):
+        made([*symoptim.param_groups(model), {"params": [extra.weight]}])
+    with pytest.raises(OptionError, match=r"group with names .*: give its parameters alone"):
+        made([extra.weight]).add_param_group({"params": [("0.weight", model[0].weight)]})

@@ -1,6 +1,7 @@
 """What ``UnitNormSGD`` does to a network when it is made: nothing, or it says so."""
 
 import copy
+import math
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 import symoptim
 from symmetry.test_unit_rows import CASES, perceptron, unbalanced
 from symoptim import UnitNormSGD, param_groups
-from symoptim.errors import GeometryWarning, OptionError
+from symoptim.errors import GeometryWarning, OptionError, SymmetryError
 
 
 def a_case(name: str) -> tuple[nn.Module, Tensor, set[str]]:
@@ -73,7 +74,7 @@ def test_without_symmetries_it_says_what_it_changes_and_by_how_much() -> None:
     with torch.no_grad():
         model[0].weight.copy_(torch.tensor([[3.0, 4.0]]))
     before = model(x).detach()
-    said = r"changes a norm by up to 0\.8 of itself.*: parameter '0\.weight'\. Give groups.*normalize=True"
+    said = r"a row changes by a factor of up to 5, .*: parameter '0\.weight'\. Give groups.*normalize=True"
     with pytest.warns(GeometryWarning, match=said) as seen:
         UnitNormSGD(param_groups(model))
     assert seen[0].filename == __file__
@@ -186,6 +187,35 @@ def test_bert_computes_what_it_did_or_is_said_to_change(activation: str) -> None
     with pytest.warns(GeometryWarning, match=r"plain steps for weights.*attention\.self\.key"):
         UnitNormSGD(param_groups(model, example_inputs=(tokens,)), lr=0.01)
     assert (model(tokens).last_hidden_state - before).norm() <= 1e-12 * before.norm()
-    with pytest.warns(GeometryWarning, match="which changes a norm by up to"):
+    with pytest.warns(GeometryWarning, match="the length of a row changes by a factor of up to"):
         UnitNormSGD(param_groups(model), lr=0.01)
     assert (model(tokens).last_hidden_state - before).norm() > 0.1 * before.norm()
+
+
+def test_where_eps_is_felt_the_refusal_has_a_way_out() -> None:
+    torch.manual_seed(0)
+    x = 0.1 * torch.randn(32, 3)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, eps=1e-3), nn.ReLU(), nn.Linear(4, 2))
+    with torch.no_grad():
+        model[0].weight.mul_(100)
+    groups, before = param_groups(model, example_inputs=(x,)), copy.deepcopy(model.state_dict())
+    words = r"outputs would change by .*symoptim\.balance_\(model, spec=groups\.spec, tolerance=math\.inf\)"
+    with pytest.raises(SymmetryError, match=words):
+        UnitNormSGD(groups)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    symoptim.balance_(model, spec=groups.spec, tolerance=math.inf)
+    weight = model[0].weight.detach().clone()
+    assert names_of(UnitNormSGD(groups), "rows") == {"0.weight"}
+    assert torch.equal(model[0].weight, weight)
+
+
+@pytest.mark.parametrize("added", [{}, {"geometry": "plain"}, {"geometry": "rows", "normalize": True}])
+def test_groups_added_by_hand_have_the_defaults_of_the_optimizer(added: dict[str, object]) -> None:
+    model, x = perceptron().double(), torch.rand(6, 3, dtype=torch.float64)
+    groups, extra = param_groups(model, example_inputs=(x,)), nn.Parameter(torch.eye(2, dtype=torch.float64))
+    groups.append({"params": [("extra", extra)], **added})
+    assert "'extra' " in str(groups)
+    optimizer = UnitNormSGD(groups)
+    geometry = str(added.get("geometry", "rows"))
+    assert "extra" in names_of(optimizer, geometry)
+    assert "0.weight" in names_of(optimizer, "rows")

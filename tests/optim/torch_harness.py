@@ -1,10 +1,11 @@
 """Run torch's own test_optim.py on our optimizers, where that file is at hand; it is not in torch's wheels.
 
-    python tests/optim/torch_harness.py PYTORCH/test/test_optim.py [ScaledSGD] [test_fused]
+    python tests/optim/torch_harness.py PYTORCH/test/test_optim.py [ScaledSGD] [test_fused] [--control]
 
 runs the tests of ``TestOptimRenewed`` that have all of the given words in their names. Take the file of the
 torch that is installed. Every failure is printed, with its reason where it is one of :data:`BY_DESIGN`; the
-exit status is that of the others.
+exit status is that of the others. At the end are the counts of every optimizer. ``--control`` runs torch's
+own optimizers of the same names instead: what they fail at, too, is of the version of the file.
 
 Its tests put weights and biases into one list, which our optimizers refuse by design. They are run as
 ``Routed...``, which take groups with parameters of one axis as plain.
@@ -18,6 +19,7 @@ import re
 import sys
 import types
 import unittest
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +90,15 @@ def _of_lists(errors: Any) -> Any:
     ]
 
 
-def tests_in(file: Path) -> unittest.TestSuite:
-    """The tests of torch's file, made for our optimizers."""
-    common_optimizers.optim_db[:] = ours()
+def torchs_own() -> list[OptimizerInfo]:
+    """Torch's entries for the optimizers that ours are like, or are made of."""
+    names = ("SGD", "AdamW", "NAdam", "RMSprop", "Adagrad")
+    return [info for info in common_optimizers.optim_db if info.optim_cls.__name__ in names]
+
+
+def tests_in(file: Path, infos: list[OptimizerInfo]) -> unittest.TestSuite:
+    """The tests of torch's file, made for these optimizers."""
+    common_optimizers.optim_db[:] = infos
     sys.path.insert(0, str(file.parent))
     if not (file.parent / "optim").is_dir():  # the file alone: what else it imports is not asked for
         for name in ("optim", "optim.test_lrscheduler", "optim.test_optim", "optim.test_swa_utils"):
@@ -125,26 +133,40 @@ def reason_for(name: str, error: str) -> str | None:
     return next(found, None)
 
 
+def optimizer_of(test: unittest.TestCase, infos: list[OptimizerInfo]) -> str:
+    """Name of the optimizer that a test is about."""
+    names = (info.optim_cls.__name__ for info in infos)
+    return next((name for name in names if f"_{name}_" in test.id()), "none")
+
+
 def main() -> int:
     """Run; the exit status says whether anything failed that is not by design."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("file", type=Path, help="torch's test/test_optim.py")
     parser.add_argument("words", nargs="*", help="run the tests that have all of these in their names")
+    parser.add_argument("--control", action="store_true", help="run torch's own optimizers")
     options = parser.parse_args()
     del sys.argv[1:]  # torch's machinery reads them too
-    chosen = unittest.TestSuite(
-        test for test in each(tests_in(options.file)) if all(word in test.id() for word in options.words)
-    )
-    result = unittest.TextTestRunner(stream=sys.stderr, verbosity=0).run(chosen)
-    unexplained = 0
+    infos = torchs_own() if options.control else ours()
+    tests = each(tests_in(options.file, infos))
+    chosen = [test for test in tests if all(word in test.id() for word in options.words)]
+    counts = Counter((optimizer_of(test, infos), "all") for test in chosen)
+    result = unittest.TextTestRunner(stream=sys.stderr, verbosity=0).run(unittest.TestSuite(chosen))
+    counts.update((optimizer_of(test, infos), "skipped") for test, _ in result.skipped)
     for test, error in [*result.failures, *result.errors]:
         name = test.id().rpartition(".")[2]
         said = [line for line in error.splitlines() if re.match(r"[\w.]*(Error|Warning|Exception)\b", line)]
         reason = reason_for(name, error)
-        unexplained += reason is None
+        counts[optimizer_of(test, infos), "by design" if reason else "failed"] += 1
         print(f"{name}: {reason or 'NOT BY DESIGN: ' + ' '.join(said)}")
-    print(f"{result.testsRun} tests, {len(result.skipped)} skipped, {unexplained} failures not by design")
-    return bool(unexplained)
+    for kind in dict.fromkeys(kind for kind, _ in counts):
+        skipped, by_design, failed = (counts[kind, how] for how in ("skipped", "by design", "failed"))
+        run = counts[kind, "all"] - skipped
+        passed = run - by_design - failed
+        print(
+            f"{kind}: {run} run, {passed} passed, {by_design} by design, {failed} failed, {skipped} skipped"
+        )
+    return int(any(how == "failed" for _, how in counts))
 
 
 if __name__ == "__main__":

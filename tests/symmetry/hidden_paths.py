@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from symmetry.other_paths import FLAT, LONG, OTHERS, SHORT, Case, W, linear, mlp, own, table, x
 
@@ -17,7 +17,7 @@ FAR = ((x(5, W, times=1e3, shift=2e3),), (x(5, W, times=1e3, shift=-2e3),), *OTH
 A_B = {"a": linear(W, 6), "b": linear(6, W)}
 
 
-# Flags: one module decides, another one acts ------------------------------------------------------------------
+# Flags: one module decides, another one acts ---------------------------------------------------------------
 
 
 class Acts(nn.Module):
@@ -88,7 +88,7 @@ def repeated(m: Any, x: Tensor) -> Tensor:
 
 def grouped(m: Any, x: Tensor) -> Tensor:
     h = torch.relu(m.a(x)).transpose(1, 2)
-    return m.b(F.group_norm(h, 6 if x.shape[1] == 5 else 2, eps=1e-30).transpose(1, 2))
+    return m.b(functional.group_norm(h, 6 if x.shape[1] == 5 else 2, eps=1e-30).transpose(1, 2))
 
 
 def known_sizes(m: Any, x: Tensor) -> Tensor:
@@ -169,12 +169,20 @@ def drawn(draw: Callable[[], float], below: float) -> Callable[[], nn.Module]:
     return own(lambda m, x: m.b(torch.tanh(m.a(x)) if draw() < below else torch.relu(m.a(x))), **A_B)
 
 
+def with_its_own(generator: Callable[[], Any]) -> Callable[[], nn.Module]:
+    return own(
+        lambda m, x: m.b(torch.tanh(m.a(x)) if m.draw.random() < 0.02 else torch.relu(m.a(x))),
+        draw=generator,
+        **A_B,
+    )
+
+
 def sampled(m: Any, x: Tensor) -> Tensor:
     places = torch.tensor(random.sample(range(12), 3))
     return m.b(torch.relu(m.a(x) + m.p[places].sum(0)))
 
 
-# What torch does otherwise ------------------------------------------------------------------------------------
+# What torch does otherwise ---------------------------------------------------------------------------------
 
 
 def compiled(m: Any, x: Tensor) -> Tensor:
@@ -212,7 +220,9 @@ HIDDEN: dict[str, Case] = {
     "name passed on": Case(own(mode_by_name, inner=Acts), FLAT, FAR),
     "number of steps added": Case(numbers(lambda h, n: h + (n - 5)), SHORT, LONG),
     "power of the number of steps": Case(numbers(lambda h, n: h.pow(n - 4)), SHORT, LONG),
-    "clamped at the number of steps": Case(numbers(lambda h, n: h.clamp(max=1e9 if n == 5 else n)), SHORT, LONG),
+    "clamped at the number of steps": Case(
+        numbers(lambda h, n: h.clamp(max=1e9 if n == 5 else n)), SHORT, LONG
+    ),
     "rolled by the number of steps": Case(numbers(lambda h, n: h.roll(n - 5, -1)), SHORT, LONG),
     "rolled where long": Case(numbers(lambda h, n: h.roll(max(0, n - 10), -1)), SHORT, LONG),
     "repeated by the number of steps": Case(own(repeated, c=linear(6, 6), **A_B), SHORT, LONG),
@@ -231,6 +241,8 @@ HIDDEN: dict[str, Case] = {
     "rare chance of Python": Case(drawn(random.random, 0.02), FLAT, MANY),
     "rare chance of NumPy": Case(drawn(lambda: float(np.random.rand()), 0.02), FLAT, MANY),
     "rare chance of torch": Case(drawn(lambda: float(torch.rand(())), 0.02), FLAT, MANY),
+    "a generator of NumPy": Case(with_its_own(lambda: np.random.default_rng(0)), FLAT, MANY),
+    "a generator of Python": Case(with_its_own(lambda: random.Random(0)), FLAT, MANY),
     "sampled rows": Case(own(sampled, p=table(12, 6), **A_B), FLAT, MANY),
     "compiling": Case(own(compiled, **A_B), FLAT, OTHERS),
     "exporting": Case(own(exported, **A_B), FLAT, OTHERS),

@@ -140,6 +140,31 @@ def check_kinds(spec: SymmetrySpec) -> None:
     assert sorted(number for kind in kinds(spec) for number in kind.generators) == list(range(len(spec)))
 
 
+def numbers(places: str) -> set[int]:
+    """The numbers that places stand for, if all of them are said."""
+    runs = [run.partition("..") for run in places.split(",")]
+    return {k for first, _, last in runs for k in range(int(first), int(last or first) + 1)}
+
+
+def check_places(spec: SymmetrySpec) -> None:
+    """The slices that a kind has are those its generators move."""
+    for kind in kinds(spec):
+        for one in kind.slices:
+            if not one.places or ",..," in one.places or sum(s.tensor == one.tensor for s in kind.slices) > 1:
+                continue
+            moved: set[int] = set()
+            for number in kind.generators:
+                element = torch.zeros(len(spec), dtype=torch.float64)
+                element[number] = 1.0
+                scales = spec.log_scales(element)[one.tensor].expand(one.shape)
+                axes = [axis for axis in range(len(one.shape)) if axis != one.axis]
+                alike = (
+                    (scales.round(decimals=6) == one.exponent).all(axes) if axes else scales == one.exponent
+                )
+                moved |= set(alike.nonzero().flatten().tolist())
+            assert numbers(one.places) == moved, (kind, one)
+
+
 def check_table(spec: SymmetrySpec) -> None:
     said = Counter((kind.place, frozenset(map(str, kind.slices))) for kind in kinds(spec))
     assert expanded(spec) == said
@@ -148,6 +173,7 @@ def check_table(spec: SymmetrySpec) -> None:
 @for_every_animal
 def test_every_row_is_true_as_it_reads(name: str) -> None:
     check_kinds(group_of(name))
+    check_places(group_of(name))
     check_table(group_of(name))
 
 
@@ -251,3 +277,42 @@ def test_the_mode_the_paths_and_what_was_not_used_are_said() -> None:
         "A sentence.",
     ]
     assert "A sentence." in draw(spec)
+
+
+class Fused(nn.Module):
+    """Attention by one matrix for queries, keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(4, 12), nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.qkv(x).chunk(3, dim=-1)
+        return self.out((query @ key.mT).softmax(-1) @ value)
+
+
+def test_parts_of_one_tensor_are_told_from_each_other() -> None:
+    torch.manual_seed(0)
+    shown = text_of(discover(Fused(), (torch.rand(2, 5, 4),)))
+    assert "qkv.weight rows 4..7 / a" in shown
+    assert "qkv.weight rows 0..3 x a, qkv.bias entries 0..3 x a" in shown
+    assert "qkv.weight rows 8..11 x a, qkv.bias entries 8..11 x a, out.weight columns / a" in shown
+    assert "qkv.bias entries 4..7 x a\n" in shown  # of keys, which softmax does not see
+
+
+def test_rows_of_gpt2_say_which_columns_of_the_fused_matrix_they_are_about() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=3, n_head=2, n_embd=8, vocab_size=30, n_positions=16)
+    tokens = torch.randint(30, (2, 7))
+    spec = discover(
+        transformers.GPT2LMHeadModel(config).eval(), (), {"input_ids": tokens, "use_cache": False}
+    )
+    fused = [
+        {str(one) for one in kind.slices if one.tensor.endswith(".attn.c_attn.weight") and one.axis == 1}
+        for kind in table_of(spec)
+    ]
+    name = "transformer.h.*.attn.c_attn.weight columns"
+    assert [some for some in fused if some] == [
+        {f"{name} 0..7 x a", f"{name} 8..15 / a"},
+        {f"{name} 16..23 x a"},
+    ]

@@ -94,5 +94,7 @@ def test_overrides_have_the_last_word() -> None:
 
 def test_symmetries_that_fail_their_certificate_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Certificate, "holds", property(lambda self: False))
-    with pytest.raises(SymmetryError, match=r"DOES NOT HOLD.*go by layer type"):
+    with pytest.raises(
+        SymmetryError, match=r"DOES NOT HOLD.*go by layer type instead, leave example_inputs= out"
+    ):
         groups.param_groups(nn.Linear(3, 2), example_inputs=(torch.rand(5, 3),))

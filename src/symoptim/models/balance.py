@@ -1,6 +1,6 @@
 """The paper's start: every filter of every layer of unit norm; and what of it leaves outputs as they are."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from symoptim.modules import unwrapped
 from symoptim.routing import axes_of, route
 from symoptim.symmetry.roles import roles_from
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.state import TOLERANCE
 from symoptim.symmetry.unit_rows import gauge_rows, unit_norm_element
 
 
@@ -21,6 +22,8 @@ def balance_(
     *,
     classifier: Literal["rows", "columns"] = "rows",
     spec: SymmetrySpec | None = None,
+    inputs: Any = None,
+    tolerance: float = TOLERANCE,
 ) -> nn.Module:
     """Divide every filter that :func:`symoptim.param_groups` would find by its norm, in place.
 
@@ -35,13 +38,18 @@ def balance_(
         model: the network.
         classifier: what of the last linear map gets unit norm; not together with ``spec``.
         spec: symmetries of that model, of :func:`symoptim.discover`.
+        inputs: with ``spec``, calls to measure the change of outputs on, as for
+            :meth:`.SymmetrySpec.rescale_`.
+        tolerance: with ``spec``, relative change of outputs that is accepted; ``math.inf`` for any, without
+            measuring.
 
     Returns:
         The same network.
 
     Raises:
-        OptionError: both ``classifier`` and ``spec`` are given.
-        SymmetryError: the symmetries are another model's, or weights would be too large.
+        OptionError: ``classifier`` and ``spec`` are both given, or ``inputs`` or ``tolerance`` without it.
+        SymmetryError: the symmetries are another model's, weights would be too large, or outputs would change
+            by more than the tolerance, because the eps of a normalization is felt.
         ZeroFilterError: a filter is zero; then nothing has been changed.
 
     >>> model = balance_(nn.Linear(3, 2))
@@ -55,7 +63,12 @@ def balance_(
     (True, True)
     """
     if spec is not None:
-        return _balance_by(spec, model, classifier)
+        return _balance_by(spec, model, classifier, inputs, tolerance)
+    if inputs is not None or tolerance != TOLERANCE:
+        raise OptionError(
+            "inputs= and tolerance= are about outputs that stay what they were, which needs the symmetries "
+            "of the model: give spec=symoptim.discover(model, example_inputs), or leave them out"
+        )
     balanced: list[tuple[nn.Parameter, Tensor]] = []
     for names, weight, role in route(model):
         if role.geometry == "plain":
@@ -72,7 +85,9 @@ def balance_(
     return model
 
 
-def _balance_by(spec: SymmetrySpec, model: nn.Module, classifier: str) -> nn.Module:
+def _balance_by(
+    spec: SymmetrySpec, model: nn.Module, classifier: str, inputs: Any, tolerance: float
+) -> nn.Module:
     """Unit norm for rows whose norm is gauge."""
     if classifier != "rows":
         raise OptionError(
@@ -83,5 +98,6 @@ def _balance_by(spec: SymmetrySpec, model: nn.Module, classifier: str) -> nn.Mod
     there = spec.require_model(inner)
     roles = roles_from(spec, inner, route(inner))
     axes = {name: role.axis for name, role in roles.items() if role.geometry == "rows"}
-    spec.rescale_(inner, unit_norm_element(spec, there, gauge_rows(spec, axes)))
+    element = unit_norm_element(spec, there, gauge_rows(spec, axes))
+    spec.rescale_(inner, element, inputs=inputs, tolerance=tolerance)
     return model

@@ -10,6 +10,7 @@ from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import update_dtype
+from symoptim.kernels.numbers import numbers_of
 from symoptim.metric.sides import Sides
 from symoptim.optim.apply import Factors, Job, apply, device_rate, make_state, options_for, state_of
 from symoptim.optim.checkpoint import loading
@@ -19,8 +20,10 @@ from symoptim.optim.checks import (
     check_last_group,
     check_options,
     check_parameters,
+    completed,
     labeled,
     loss_of,
+    require_named_alike,
     require_no_model,
 )
 from symoptim.optim.clip import Clipping
@@ -131,7 +134,9 @@ class GeometricSGD(Clipping):
         """Add a group; one that is refused leaves the optimizer and all weights as they were."""
         # A copy: torch writes the defaults into the group, and the caller may build a second optimizer of it.
         maker = next(kind.__name__ for kind in type(self).__mro__ if "updates" in vars(kind))
-        super().add_param_group({**param_group, "optimizer": maker})
+        group = {**completed(param_group), "optimizer": maker}
+        require_named_alike(self.param_groups, group)
+        super().add_param_group(group)
         check_last_group(self.param_groups, self._check)
         if not self._constructing:
             self._start(self.param_groups[-1])
@@ -147,16 +152,23 @@ class GeometricSGD(Clipping):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
-        self._clip()
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             fused = self._current_fused()
             metric, scaling = self._metric(fused), scaling_of(self)
+            self._clip()
             left = self._prepared(fused.left, metric, scaling)
             fused.step(scaling)
             if left and not (scaling and bool(scaling.found_inf)):
                 for batch in left:
                     apply(*batch)
         return loss
+
+    def _clip(self) -> None:
+        """Clip, once all else was accepted: a step that is refused leaves gradients as they were."""
+        if self.max_norm is not None:
+            for group in self.param_groups:
+                numbers_of(group)  # raises where a rate was set that is none
+            super()._clip()
 
     def _current_fused(self) -> FusedSteps:
         """What kernels step, as things are now."""

@@ -29,10 +29,12 @@ from symoptim.optim.checks import (
     check_last_group,
     check_parameters,
     check_rate,
+    completed,
     loss_of,
+    require_named_alike,
     warn_of_zero_filters,
 )
-from symoptim.optim.clip import Clipping
+from symoptim.optim.clip import Clipping, gradients_of, shorten
 from symoptim.optim.layout import write
 
 
@@ -44,8 +46,9 @@ class Charted(Clipping):
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its geometry is ``"rows"`` unless it says otherwise."""
-        defaults = {"geometry": "rows", "axis": 0}
-        super().add_param_group({**defaults, **param_group, "optimizer": type(self).__name__})
+        group = {"geometry": "rows", "axis": 0, **completed(param_group), "optimizer": type(self).__name__}
+        require_named_alike(self.param_groups, group)
+        super().add_param_group(group)
         check_last_group(self.param_groups, self._check)
 
     def _check(self, group: Group) -> None:
@@ -67,17 +70,16 @@ class Charted(Clipping):
             The loss of the closure, if there is one.
         """
         loss = loss_of(closure)
-        self._clip()
         check_gradients(self.param_groups)
-        gradients = [
-            (p, p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None
-        ]
+        gradients, share = gradients_of(self), self._share()
         scales = self.scales()
         places = [Place.of(parameter, scales[parameter]) for parameter, _ in gradients if parameter in scales]
         try:
             for parameter, gradient in gradients:
                 # Some steps write to gradients they are given: torch's SGD with foreach and nesterov does.
                 parameter.grad = gradient.clone()
+            if share is not None:
+                shorten(gradients_of(self), share)
             for place in places:
                 place.enter()
             _unhooked_step(self.wrapped_class)(self)
@@ -90,6 +92,8 @@ class Charted(Clipping):
         finally:
             for parameter, gradient in gradients:
                 parameter.grad = gradient
+        if share is not None:  # only now: a step that is refused leaves gradients as they were
+            shorten(gradients, share)
         return loss
 
     def scales(self) -> Factors:

@@ -45,6 +45,7 @@ def loading(
 
     def before(_: Optimizer, saved: State) -> None:
         _require_states(saved)
+        _require_same_groups(optimizer, saved, weights)
         _require_same_meaning(kept, saved, weights)
         both = zip(optimizer.param_groups, saved["param_groups"], kept, strict=False)
         merged = [{**group, **other, **meaning} for group, other, meaning in both]
@@ -77,10 +78,52 @@ def _require_states(saved: State) -> None:
             )
 
 
+def _has_meaning(saved: State, weights: Set[str]) -> bool:
+    """Whether a saved state holds more than weights."""
+    states = saved["state"].values()
+    return not all(isinstance(state, dict) and set(cast(State, state)) <= weights for state in states)
+
+
+def _require_same_groups(optimizer: Optimizer, saved: State, weights: Set[str]) -> None:
+    """Refuse a saved state in which parameters of the same names have other geometries.
+
+    So it is if groups were made once before and once after a weight was trained that begins at zero.
+    """
+    mine, theirs = _geometries(optimizer.param_groups), _geometries(saved["param_groups"])
+    moved = [name for name, there in theirs.items() if mine.get(name, there) != there]
+    alike = [len(group["params"]) for group in optimizer.param_groups] == [
+        len(group["params"]) for group in saved["param_groups"]
+    ]
+    if not moved or (alike and not _has_meaning(saved, weights)):
+        return
+    here, there = mine[moved[0]], theirs[moved[0]]
+    change = f"'{here}' here, and '{there}' in the saved state"
+    if "plain" in (here, there):
+        when = "now" if here == "plain" else "then"
+        change += f". Weights that are zero as a whole are plain, as these may have been {when}"
+    wanted = "{name: group['geometry'] for group in saved['param_groups'] for name in group['param_names']}"
+    if len(moved) <= 4:
+        wanted = str({name: theirs[name] for name in moved})
+    named = ", ".join(f"'{name}'" for name in moved[:4])
+    raise CheckpointError(
+        f"parameter {named}{f' and {len(moved) - 4} more' if moved[4:] else ''}: {change}. Make the groups "
+        f"that were saved: symoptim.param_groups(model, overrides={wanted})"
+    )
+
+
+def _geometries(groups: list[State]) -> dict[str, str]:
+    """Geometries by name of a parameter; of groups without names none."""
+    return {
+        name: group["geometry"]
+        for group in groups
+        if "geometry" in group
+        for name in group.get("param_names", ())
+    }
+
+
 def _require_same_meaning(groups: list[State], saved: State, weights: Set[str]) -> None:
     """Refuse a saved state of another meaning; one that holds nothing but weights has none."""
-    states = saved["state"].values()
-    if all(isinstance(state, dict) and set(cast(State, state)) <= weights for state in states):
+    if not _has_meaning(saved, weights):
         return
     for index, (group, other) in enumerate(zip(groups, saved["param_groups"], strict=False)):
         for key in MEANING:

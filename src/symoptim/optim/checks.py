@@ -5,6 +5,7 @@ step changes anything: a step that is refused leaves weights and state as they w
 """
 
 import math
+import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -27,6 +28,41 @@ def labeled(group: Group) -> Iterator[tuple[str, Tensor]]:
         yield f"parameter '{names[index]}'" if names else f"parameter {index} of its group", parameter
 
 
+def completed(group: Group) -> Group:
+    """A copy of a group as torch makes it: a list of tensors, and their names apart, if all have one.
+
+    >>> w = nn.Parameter(torch.zeros(2, 2))
+    >>> [*completed({"params": w})], completed({"params": [("head.weight", w)]})["param_names"]
+    (['params'], ['head.weight'])
+    """
+    given = group["params"]
+    if isinstance(given, set):
+        return group  # which torch refuses
+    members: list[Any] = [given] if isinstance(given, Tensor) else list(given)
+    if not members or not all(isinstance(one, tuple) for one in members):
+        return {**group, "params": members}
+    return {**group, "params": [one[1] for one in members], "param_names": [one[0] for one in members]}
+
+
+def require_named_alike(groups: list[Group], new: Group) -> None:
+    """Refuse a completed group without names beside groups that have some, and the reverse, as torch does."""
+    if not groups or ("param_names" in groups[0]) == ("param_names" in new):
+        return
+    how, way_out = "with", "give its parameters alone, without names"
+    if "param_names" not in new:
+        how, way_out = (
+            "without",
+            (
+                "the others have some (symoptim.param_groups gives them). Give pairs of name and parameter: "
+                "{'params': [('head.weight', head.weight)]}, or {'params': [*head.named_parameters()]}"
+            ),
+        )
+    raise OptionError(
+        "all optimizer param groups should be with/without names. cannot add param group "
+        f"{how} names to the optimizer: {way_out}"
+    )
+
+
 def require_no_model(params: object, optimizer: str) -> None:
     """Refuse a model where its parameters are asked for; a list of parameters is a module, and welcome."""
     if isinstance(params, nn.Module) and not isinstance(params, nn.ParameterList):
@@ -34,6 +70,15 @@ def require_no_model(params: object, optimizer: str) -> None:
             f"{optimizer} takes parameters or groups of them, got the model {type(params).__name__}: give "
             "symoptim.param_groups(model), which sorts its parameters"
         )
+
+
+def shown(value: object) -> str:
+    """A value that is none of those wanted, in a few words.
+
+    >>> shown(nn.Linear(2, 2)), shown("fast")
+    ('a Linear', "'fast'")
+    """
+    return f"a {type(value).__name__}" if isinstance(value, nn.Module | Tensor) else reprlib.repr(value)
 
 
 def check_options(group: Group) -> None:
@@ -63,7 +108,7 @@ def check_rate(lr: object) -> None:
         raise OptionError(f"Tensor lr must be 1-element, got shape {tuple(lr.shape)}")
     real = not lr.is_complex() if isinstance(lr, Tensor) else isinstance(lr, float | int)
     if not real or isinstance(lr, bool):
-        raise OptionError(f"lr must be a number or a 1-element Tensor, got {lr!r}")
+        raise OptionError(f"lr must be a number or a 1-element Tensor, got {shown(lr)}")
     value = float(lr.detach() if isinstance(lr, Tensor) else cast(float, lr))
     if not 0 <= value < math.inf:
         raise OptionError(f"lr must be a finite number >= 0, got {value}")

@@ -1,6 +1,7 @@
 """Clip gradients by a length that no rescaling changes."""
 
 import math
+from collections.abc import Iterable
 from typing import Any, Protocol, cast
 
 import torch
@@ -37,6 +38,10 @@ class Clipping(Optimizer):
         if self.max_norm is not None:
             clip_invariant_norm_(self, self.max_norm)
 
+    def _share(self) -> Tensor | None:
+        """What clipping would multiply gradients by, if it is asked for; nothing is written."""
+        return None if self.max_norm is None else _length_and_share(self, self.max_norm)[1]
+
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return {**state, "max_norm": self.max_norm} if "max_norm" in vars(self) else state
@@ -55,12 +60,13 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     number are left as they are; where it is infinite, finite ones become zero, as with torch's.
 
     Trainers clip by ``torch.nn.utils.clip_grad_norm_``, and an optimizer cannot see that they did. Switch
-    that off (``TrainingArguments(max_grad_norm=0)`` of Hugging Face, no ``gradient_clip_val`` for Lightning)
+    that off (``TrainingArguments(max_grad_norm=0)`` of Hugging Face, ``gradient_clip_val=None`` of Lightning)
     and give the optimizer ``max_norm=1.0``: every step then begins with this function. In a loop of your own
     do the same, or call it before ``optimizer.step()``; with a ``GradScaler`` after its ``unscale_``.
 
     Args:
-        optimizer: ``FullMetricSGD``, ``ScaledSGD`` or one that :func:`symoptim.invariant` made.
+        optimizer: ``FullMetricSGD``, ``ScaledSGD``, ``UnitNormSGD`` (which has s = 1), or one that
+            :func:`symoptim.invariant` made.
         max_norm: the longest there may be.
 
     Returns:
@@ -78,24 +84,37 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     """
     if not hasattr(optimizer, "scales"):
         raise OptionError(
-            f"{type(optimizer).__name__} has no scales to measure gradients by: take FullMetricSGD, "
-            "ScaledSGD or symoptim.invariant(...), or torch.nn.utils.clip_grad_norm_ for unit-norm filters"
+            f"{type(optimizer).__name__} has no scales to measure gradients by: take an optimizer of "
+            "symoptim, or torch.nn.utils.clip_grad_norm_"
         )
     require_length(max_norm)
+    length, share = _length_and_share(optimizer, max_norm)
+    shorten(gradients_of(optimizer), share)
+    return length
+
+
+def gradients_of(optimizer: Optimizer) -> list[tuple[Tensor, Tensor]]:
+    """Parameters that have a gradient, with it."""
+    return [(p, p.grad) for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+
+
+def shorten(gradients: Iterable[tuple[Tensor, Tensor]], share: Tensor) -> None:
+    """Multiply the gradients of parameters by one number, in place."""
+    for _, gradient in gradients:
+        gradient.mul_(replicated_like(share, gradient))
+
+
+def _length_and_share(optimizer: Optimizer, max_norm: float) -> tuple[Tensor, Tensor]:
+    """Length of an optimizer's gradients, and what makes them no longer than ``max_norm``."""
     check_gradients(optimizer.param_groups)
     scales = cast("Scaling", optimizer).scales()
-    parameters: list[Tensor] = [p for group in optimizer.param_groups for p in group["params"]]
-    gradients = [(p.grad, scales.get(p, ())) for p in parameters if p.grad is not None]
-    if not gradients:
-        return torch.zeros(())
-    squares = [_squared_length(gradient, factors) for gradient, factors in gradients]
+    squares = [_squared_length(gradient, scales.get(p, ())) for p, gradient in gradients_of(optimizer)]
+    if not squares:
+        return torch.zeros(()), torch.ones(())
     length = torch.stack([square.to(squares[0]) for square in squares]).sum().sqrt()
     if (scaling := scaling_of(optimizer)) is not None:  # within a step that a GradScaler has called
         length = scaling.undone(length)
-    share = torch.where(length > max_norm, max_norm / length, 1.0)
-    for gradient, _ in gradients:
-        gradient.mul_(replicated_like(share, gradient))
-    return length
+    return length, torch.where(length > max_norm, max_norm / length, 1.0)
 
 
 def require_length(max_norm: object) -> None:

@@ -18,6 +18,16 @@ HiddenEnd = (
 """What stands behind hidden layers; behind a classifier are softmax, sigmoid, tanh, shapes or nothing."""
 
 
+def warn_of_frozen(model: nn.Module, routed: list[Routed]) -> None:
+    """Say so if nothing will be trained, because no parameter requires gradients."""
+    if not any(one.parameter.requires_grad for one in routed):
+        warn_user(
+            f"no parameter of {type(model).__name__} requires gradients, so that steps change nothing until "
+            "some do: call requires_grad_() of what is to be trained",
+            GeometryWarning,
+        )
+
+
 def warn_of_plain(model: nn.Module, routed: list[Routed], overrides: Iterable[str], traced: bool) -> None:
     """Say so if an update by filters has little to do: most entries of trained weights are plain.
 

@@ -14,7 +14,7 @@ from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
 from symoptim.optim.fused import FusedSteps
 from symoptim.optim.fusible import wants_fused
-from symoptim.optim.in_full_metric import InFullMetric, trainable
+from symoptim.optim.in_full_metric import InFullMetric, require_trainable
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.updates.catalog import PLAIN, Update
@@ -34,6 +34,10 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     Blocks that are zero when the optimizer is made (a residual branch that starts at zero) take the sizes of
     what else moves with them. State dicts remember which blocks these were. When units are pruned later, make
     a new optimizer: a size that has become zero counts as one.
+
+    Clip gradients by ``max_norm``: ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in, and
+    trainers call it without a word. Switch that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face,
+    ``Trainer(gradient_clip_val=None)`` of Lightning.
 
     >>> import torch, symoptim
     >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
@@ -93,7 +97,7 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
         self.set_max_norm(max_norm)
         self.bound = BoundMetric(model, spec, gauge)
         super().__init__(
-            trainable(model) if groups is None else groups,
+            require_trainable(model) if groups is None else groups,
             lr,
             momentum,
             nesterov=nesterov,

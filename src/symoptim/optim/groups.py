@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from symoptim.errors import OptionError, SymmetryError
 from symoptim.modules import require_module
-from symoptim.optim.checks import is_zero, labeled
-from symoptim.optim.doubts import warn_of_hidden_classifier, warn_of_plain
+from symoptim.optim.checks import completed, is_zero, labeled
+from symoptim.optim.doubts import warn_of_frozen, warn_of_hidden_classifier, warn_of_plain
 from symoptim.optim.unit_rows import gauge_weights
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, names_any, route, routed_in
 from symoptim.symmetry.discover import discover
@@ -37,7 +37,7 @@ class ParameterGroups(list[dict[str, Any]]):
         """Return a table of all parameters: name, shape, geometry, axis and the reason."""
         known = {id(routed.parameter): routed for routed in self.routed}
         order = {key: place for place, key in enumerate(known)}
-        listed = [(name, p, group) for group in self for name, p in labeled(group)]
+        listed = [(name, p, group) for group in self for name, p in labeled(completed(group))]
         listed.sort(key=lambda entry: order.get(id(entry[1]), len(order)))
         rows = [_row(name, p, group, known.get(id(p))) for name, p, group in listed]
         return _table([("parameter", "shape", "geometry", "axis", "because"), *rows])
@@ -101,8 +101,13 @@ def param_groups(
 
     A weight that is zero as a whole (LoRA's second factor, a head or a residual branch that starts at zero)
     has no scale and would never learn: it is ``plain``, unless an override names it. So make the groups
-    before trained weights are loaded: those of a saved optimizer were made of the weights at the start. Where
-    only some filters of a weight are zero they stay zero, and optimizers warn.
+    before trained weights are loaded: those of a saved optimizer were made of the weights at the start. To
+    groups made after (of adapters that PEFT has loaded) the saved state does not fit, and the error says
+    which ``overrides`` make the groups that were saved. Where only some filters of a weight are zero they
+    stay zero, and optimizers warn.
+
+    Make groups of the model as it will be trained: parameters that are put into it later, with another layer
+    or by an assignment of weights, are in no group, and no optimizer says that it does not train them.
 
     Returns:
         Groups for :class:`symoptim.ScaledSGD`, :class:`symoptim.UnitNormSGD`, :func:`symoptim.invariant`
@@ -139,6 +144,7 @@ def param_groups(
     routed = route(model, overrides, None if spec is None else roles_from(spec, model, route(model)))
     if only is None and spec is None:
         warn_of_hidden_classifier(model, routed)
+    warn_of_frozen(model, routed)
     warn_of_plain(model, routed, overrides, spec is not None)
     routed = _without_zeros(routed, overrides)
     if spec is not None:
@@ -155,8 +161,12 @@ def _certified(
     spec = discover(model, example_inputs, keywords)
     certificate = spec.certify(model, example_inputs, keywords)
     if not certificate.holds:
+        failed = f"did not pass their test ({certificate})"
+        if certificate.reason:
+            failed = f"could not be tested: {certificate.reason}"
         raise SymmetryError(
-            f"the symmetries that were found are none ({certificate}): go by layer type instead"
+            f"the symmetries that were found {failed}. To go by layer type instead, leave "
+            "example_inputs= out; symoptim.discover and certify say more"
         )
     return spec
 

@@ -74,6 +74,13 @@ def _listed(params: Any) -> list[Any]:
     return [params] if isinstance(params, Tensor) else list(params)
 
 
-def trainable(model: nn.Module) -> list[Tensor]:
-    """Parameters of a model that are trained."""
-    return [parameter for parameter in unwrapped(model).parameters() if parameter.requires_grad]
+def require_trainable(model: nn.Module) -> list[Tensor]:
+    """Parameters of a model that are trained; an error if there are none."""
+    found: list[Tensor] = [one for one in unwrapped(model).parameters() if one.requires_grad]
+    if not found:
+        raise OptionError(
+            f"no parameter of {type(unwrapped(model)).__name__} requires gradients, so that there is "
+            "nothing to train: call requires_grad_() of what is to be trained first, or give parameters that "
+            "will be as groups="
+        )
+    return found

@@ -12,10 +12,10 @@ from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.bound import BoundMetric
 from symoptim.optim.chart import Charted, in_chart
-from symoptim.optim.checks import check_rate
+from symoptim.optim.checks import check_rate, shown
 from symoptim.optim.clip import require_length
 from symoptim.optim.full_chart import FullyCharted
-from symoptim.optim.in_full_metric import trainable
+from symoptim.optim.in_full_metric import require_trainable
 from symoptim.symmetry.spec import SymmetrySpec
 
 REFUSED: dict[type[Optimizer], str] = {
@@ -58,7 +58,8 @@ def invariant(
         groups: with a model, parameters of it or groups with options of their own, if not all are to be
             trained alike.
         max_norm: the longest gradient there may be: every step begins with
-            :func:`symoptim.clip_invariant_norm_`. None clips nothing.
+            :func:`symoptim.clip_invariant_norm_`. None clips nothing. Switch the clipping of trainers off
+            (``TrainingArguments(max_grad_norm=0)``, Lightning's ``Trainer(gradient_clip_val=None)``).
         **options: options of ``optimizer_class``.
 
     Returns:
@@ -93,7 +94,7 @@ def invariant(
             "groups of parameters alone"
         )
     bound = BoundMetric(params, spec, gauge)
-    parameters = trainable(params) if groups is None else groups
+    parameters = require_trainable(params) if groups is None else groups
     return _clipping(in_chart(optimizer_class, FullyCharted)(bound, parameters, **options), max_norm)
 
 
@@ -105,7 +106,10 @@ def _clipping(optimizer: Charted, max_norm: float | None) -> Charted:
 def _require_servable(optimizer_class: type[Optimizer]) -> None:
     """Refuse what is no optimizer, and optimizers the chart cannot serve, with the reason."""
     if not (isinstance(optimizer_class, type) and issubclass(optimizer_class, Optimizer)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise OptionError(f"invariant() takes a class such as torch.optim.AdamW, got {optimizer_class!r}")
+        raise OptionError(
+            f"invariant() takes a class such as torch.optim.AdamW, got {shown(optimizer_class)}: write "
+            "invariant(torch.optim.AdamW, params, lr=...)"
+        )
     name = optimizer_class.__name__
     for refused, reason in REFUSED.items():
         if issubclass(optimizer_class, refused):

@@ -34,6 +34,8 @@ class Notices:
             if name in known and not parameter.requires_grad
         }
         """Parameters that did not require gradients, and are in no group."""
+        self.start: tuple[nn.Module, set[Tensor]] | None = model, {*model.parameters()}
+        """The model and its parameters, until the first gradients were looked at."""
 
     def grouped(self, parameters: Iterable[Tensor]) -> None:
         """Parameters that are in a group from now on."""
@@ -50,6 +52,15 @@ class Notices:
         thawed = [one for one in self.frozen if one.requires_grad and one.grad is not None]
         if thawed:
             _warn_of_thawed([self.frozen.pop(one) for one in thawed])
+        if self.start is not None:
+            model, known = self.start
+            trained = [(name, one) for name, one in model.named_parameters() if one.grad is not None]
+            self.start = None if trained else self.start
+            if new := [name for name, one in trained if one not in known]:
+                _warn_of_new(new)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "start": None}  # or the model would be saved with its optimizer
 
 
 def _mode_of(name: str, modes: Mapping[str, bool]) -> bool:
@@ -79,11 +90,22 @@ def _warn_of_mode(name: str, module: nn.Module) -> None:
     )
 
 
-def _warn_of_thawed(names: list[str]) -> None:
-    few = ", ".join(f"'{name}'" for name in names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+def _few(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+
+
+def _warn_of_new(names: list[str]) -> None:
     warn_user(
-        f"{few}: frozen when the optimizer was made, with gradients now, and in none of its groups: not "
-        "trained. Add them: optimizer.add_param_group({'params': ...})",
+        f"{_few(names)}: put into the model after the optimizer was made, with gradients now, and in none of "
+        "its groups: not trained. Find the symmetries of the model as it is now, and make the optimizer anew",
+        UngroupedWarning,
+    )
+
+
+def _warn_of_thawed(names: list[str]) -> None:
+    warn_user(
+        f"{_few(names)}: frozen when the optimizer was made, with gradients now, and in none of its groups: "
+        "not trained. Add them: optimizer.add_param_group({'params': ...})",
         UngroupedWarning,
     )
 

@@ -11,6 +11,7 @@ from symoptim.optim.apply import Factors, filter_norms
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.checks import (
     Group,
+    completed,
     filters_without_direction,
     first_few,
     warn_of_zero_filters,
@@ -39,9 +40,12 @@ class ScaledSGD(GeometricSGD):
     SGD. The loss curve is the same from every rescaling of the weights that the paper names
     (arXiv:1511.01754, eqs. 1-3, 7 and Table 1), with momentum and weight decay too.
 
-    A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`). Clip
-    gradients by ``max_norm`` or :func:`symoptim.clip_invariant_norm_`: ``torch.nn.utils.clip_grad_norm_``,
-    which trainers call unless that is switched off, brings the scaling back in.
+    A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`).
+
+    Clip gradients by ``max_norm`` or :func:`symoptim.clip_invariant_norm_`:
+    ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in, and trainers call it without a word. Switch
+    that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face, ``Trainer(gradient_clip_val=None)`` of
+    Lightning.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -141,7 +145,8 @@ class UnitNormSGD(GeometricSGD):
 
     Rows already of unit norm, as :func:`symoptim.balance_` makes them, stay bit-identical. A zero row is
     refused; so is weight decay on rows, which the normalization would undo. Gradients may be clipped by
-    ``torch.nn.utils.clip_grad_norm_``: at unit norm there is no scale that it could bring in.
+    ``max_norm`` or by ``torch.nn.utils.clip_grad_norm_``, as trainers do: at unit norm there is no scale that
+    it could bring in, and both are the same.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -162,6 +167,7 @@ class UnitNormSGD(GeometricSGD):
         momentum: float = 0.0,
         *,
         normalize: bool | None = None,
+        max_norm: float | None = None,
         nesterov: bool = False,
         weight_decay: float = 0.0,
         maximize: bool = False,
@@ -182,6 +188,9 @@ class UnitNormSGD(GeometricSGD):
             normalize: what to do with rows that are not of unit norm. None: without symmetries they are
                 normalized, with a warning; with symmetries those whose norm is gauge are, and others left
                 plain. True: all are normalized. False: they are refused. A group may have its own.
+            max_norm: the longest gradient there may be: every step begins with
+                :func:`symoptim.clip_invariant_norm_`, which is torch's ``clip_grad_norm_`` here. None clips
+                nothing.
             nesterov: look ahead along the momentum.
             weight_decay: decoupled decay, ``w (1 - lr weight_decay)``; 0 in groups of rows.
             maximize: ascend instead of descend.
@@ -193,6 +202,7 @@ class UnitNormSGD(GeometricSGD):
             differentiable: let autograd run through the step, and through the normalization (float32 and
                 float64, not with ``foreach``).
         """
+        self.set_max_norm(max_norm)
         if isinstance(params, ParameterGroups) and params.model is not None and params.spec is not None:
             self._gauge_start = self._known_start(params, params.model, params.spec, normalize)
             params = params if self._gauge_start is None else self._gauge_start.groups
@@ -239,21 +249,25 @@ class UnitNormSGD(GeometricSGD):
         changed = changes_of_norms(group, [p for p in some if p not in known])
         if not changed:
             return
-        names, largest = list(changed), max(changed.values())
+        names, largest = list(changed), float(f"{max(changed.values()):.3g}")
         if group["normalize"] is False:
             raise OptionError(
-                f"normalize=False, and rows are not of unit norm (it would change by up to {largest:.2g} of "
-                f"itself): {first_few(names)}. Give them unit norm by symoptim.balance_(model), or leave "
-                "normalize out"
+                "normalize=False, and rows are not of unit norm (the length of one would have to change by a "
+                f"factor of {largest:g}): {first_few(names)}. Give them unit norm by "
+                "symoptim.balance_(model), or leave normalize out"
             )
-        if group["normalize"] is None and largest > NOTED:
+        if group["normalize"] is None and max(changed.values()) > 1 + NOTED:
             warn_user(
-                f"UnitNormSGD divides rows by their norms, which changes a norm by up to {largest:.2g} of "
-                "itself, and what the model computes, unless normalization layers follow: "
+                f"UnitNormSGD divides rows by their norms: the length of a row changes by a factor of up to "
+                f"{largest:g}, and what the model computes changes too, unless normalization layers follow: "
                 f"{first_few(names)}. Give groups of symoptim.param_groups(model, example_inputs=...), with "
                 "which outputs stay what they are, or normalize=True if the change is meant",
                 GeometryWarning,
             )
+
+    def scales(self) -> Factors:
+        """None: rows have unit norm, and columns and plain parameters take plain steps."""
+        return {}
 
     def _check_thawed(self) -> None:
         """Warn of rows that were frozen when they were added, before they are stepped for the first time."""
@@ -271,7 +285,9 @@ class UnitNormSGD(GeometricSGD):
         """How groups that know the symmetries of their model begin, and a warning of what is left plain."""
         if normalize is False:  # nothing is to be changed
             return None
-        start = gauge_start(model, spec, [{"normalize": normalize, **group} for group in params])
+        # Groups may have been added by hand: what they leave out is the optimizer's default.
+        defaults: Group = {"geometry": "rows", "axis": 0, "normalize": normalize}
+        start = gauge_start(model, spec, [{**defaults, **completed(group)} for group in params])
         if start.others:
             warn_user(
                 "UnitNormSGD takes plain steps for weights whose rows do not have unit norm, and cannot be "

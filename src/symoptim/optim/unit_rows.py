@@ -1,6 +1,5 @@
 """How ``UnitNormSGD`` begins: which rows get unit norm, and which rescaling keeps outputs what they were."""
 
-import inspect
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, cast
 
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, SymmetryError, callers
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import Axes, has_unit_norm, lacks_direction, norm, update_dtype
 from symoptim.modules import unwrapped
@@ -34,9 +33,17 @@ class GaugeStart(NamedTuple):
     """Names of those that were put into ``plain`` groups."""
 
     def rescale(self) -> None:
-        """Give the rows unit norm."""
-        if bool(self.element.any()):
+        """Give the rows unit norm; an error, with nothing changed, if outputs would change."""
+        if not bool(self.element.any()):
+            return
+        try:
             self.spec.rescale_(unwrapped(self.model), self.element)
+        except SymmetryError as failure:
+            raise SymmetryError(
+                f"UnitNormSGD cannot begin: {failure}. Both are options of symoptim.balance_: to accept "
+                "the change call symoptim.balance_(model, spec=groups.spec, tolerance=math.inf) first, after "
+                "which rows have unit norm"
+            ) from failure
 
 
 def gauge_weights(
@@ -89,7 +96,7 @@ def gauge_start(model: nn.Module, spec: SymmetrySpec, groups: list[Group]) -> Ga
     for parameter, axis in rows.items():
         scale = log_scales[names[parameter]].exp() if parameter in names else torch.ones(())
         after = (parameter.detach().cpu().double() * scale).to(parameter.dtype)
-        if change_of_norms(after, axes_of("rows", axis, parameter.ndim)) > NOTED:
+        if change_of_norms(after, axes_of("rows", axis, parameter.ndim)) > 1 + NOTED:
             loose.add(parameter)
     parted = [part for group in groups for part in _parted(group, loose)]
     others = [
@@ -120,34 +127,35 @@ def _parted(group: Group, loose: set[Tensor]) -> list[Group]:
 
 @torch.no_grad()
 def changes_of_norms(group: Group, some: Iterable[Tensor]) -> dict[str, float]:
-    """How much normalization would change norms of rows, relative to these; of weights where it would.
+    """By how much normalization would change norms of rows; of weights where it would.
 
     Args:
         group: of ``rows``.
         some: weights of it that are asked about; frozen ones are not normalized.
 
     Returns:
-        The largest change of each, by the words that name it.
+        The largest factor of each, by the words that name it.
     """
     asked, found = {*some}, dict[str, float]()
     for name, parameter in labeled(group):
         if parameter not in asked or not _is_movable(parameter):
             continue
         over = axes_of("rows", group["axis"], parameter.ndim)
-        if change := change_of_norms(parameter, over):
-            found[name] = change
+        factor = change_of_norms(parameter, over)
+        if factor > 1:
+            found[name] = factor
     return found
 
 
 def change_of_norms(weight: Tensor, over: Axes) -> float:
-    """The largest change of a norm that normalization would make, relative to the norm.
+    """The largest factor by which normalization would change a norm, up or down; 1 where it changes none.
 
-    >>> change_of_norms(torch.tensor([[3.0, 4.0], [1.0, 0.0]]), (-1,))
-    0.800000011920929
+    >>> change_of_norms(torch.tensor([[3.0, 4.0], [0.5, 0.0], [1.0, 0.0]]), (-1,))
+    5.0
     """
     lengths = norm(weight.to(update_dtype(weight.dtype)), over)
-    change = torch.where(has_unit_norm(weight, over), 0.0, (1 / lengths - 1).abs())
-    return float(gathered(change).max()) if change.numel() else 0.0
+    factor = torch.where(has_unit_norm(weight, over), 1.0, torch.maximum(lengths, 1 / lengths))
+    return float(gathered(factor).max()) if factor.numel() else 1.0
 
 
 def require_unit_norm_in_parts() -> None:
@@ -156,12 +164,10 @@ def require_unit_norm_in_parts() -> None:
     It says nowhere else that it does: it is found among the callers, as its local optimizer is made. All its
     parameters are looked at, so that all processes refuse.
     """
-    frame = inspect.currentframe()
-    while frame is not None:
+    for frame in callers():
         whole = frame.f_locals.get("self")
         if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(whole).__mro__):
             _require_unit_norm(cast("Optimizer", whole).param_groups)
-        frame = frame.f_back
 
 
 def _require_unit_norm(groups: list[Group]) -> None:

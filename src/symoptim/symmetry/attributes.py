@@ -1,5 +1,6 @@
 """Attributes of a model's modules that are no tensors: state of Python that changes from call to call."""
 
+import random
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -49,6 +50,10 @@ def _frozen(value: Any, depth: int = DEPTH) -> Any:
         return tuple((str(key), _frozen(one, depth - 1)) for key, one in items)
     if isinstance(value, list | tuple | set | frozenset | deque):
         return tuple(_frozen(one, depth - 1) for one in cast("Iterable[Any]", value))
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if hasattr(value, "bit_generator"):  # a generator of NumPy
+        return str(value.bit_generator.state)
     return type(value).__name__, _frozen(dict(getattr(value, "__dict__", {})), depth - 1)
 
 

@@ -46,6 +46,8 @@ class Slice(NamedTuple):
     shape: tuple[int, ...]
     axis: int | None
     exponent: float
+    places: str = ""
+    """Numbers of the slices that units of this kind have, where they are some of those along the axis."""
 
     @property
     def moved(self) -> str:
@@ -53,7 +55,7 @@ class Slice(NamedTuple):
         part = {None: "", 0: " rows", 1: " columns"}.get(self.axis, f" slices of axis {self.axis}")
         part = " entries" if self.axis == ENTRIES or (part and len(self.shape) == 1) else part
         power = {1.0: "x a", -1.0: "/ a"}.get(self.exponent, f"x a^{self.exponent:g}")
-        return f"{part} {power}"
+        return f"{part}{f' {self.places}' if self.places else ''} {power}"
 
     def __str__(self) -> str:
         return f"{self.tensor}{self.moved}"
@@ -83,7 +85,10 @@ def kinds(spec: SymmetrySpec) -> list[KindOfUnit]:
         slices = tuple(_slices(spec, numbers[-1], [name for name, _ in moved]))
         alike.setdefault((place, slices), []).extend(numbers)
     order = {name: position for position, name in enumerate(spec.tensors)}
-    found = [KindOfUnit(place, tuple(sorted(same)), slices) for (place, slices), same in alike.items()]
+    found = [
+        _with_places(spec, KindOfUnit(place, tuple(sorted(same)), slices))
+        for (place, slices), same in alike.items()
+    ]
     return sorted(found, key=lambda kind: [order[one.tensor] for one in kind.slices])
 
 
@@ -130,12 +135,55 @@ def _slices(spec: SymmetrySpec, number: int, tensors: Sequence[str]) -> Iterator
     element = torch.zeros(len(spec), dtype=torch.float64)
     element[number] = 1.0
     for name, terms in spec.log_terms(element, tensors).items():
-        for axis, exponent in _parts(terms):
+        for axis, exponent, _ in _parts(terms):
             yield Slice(name, spec.tensors[name].shape, axis, exponent)
 
 
-def _parts(terms: Sequence[Tensor]) -> Iterator[tuple[int | None, float]]:
-    """A sum of terms as powers of slices along axes; of entries if it is no such sum."""
+def _with_places(spec: SymmetrySpec, kind: KindOfUnit) -> KindOfUnit:
+    """A kind that says which slices its units have, where not all of an axis is theirs.
+
+    Rows of several kinds may be of one tensor: of queries, keys and values in one matrix.
+    """
+    names = list(dict.fromkeys(one.tensor for one in kind.slices))
+    element = torch.zeros(len(spec), dtype=torch.float64)
+    element[kind.generators[-1]] = 1.0
+    alone = together = {name: _places_of(terms) for name, terms in spec.log_terms(element, names).items()}
+    if kind.number > 1:
+        element[list(kind.generators)] = 1.0
+        together = {name: _places_of(terms) for name, terms in spec.log_terms(element, names).items()}
+    slices: list[Slice] = []
+    for one in kind.slices:
+        key = one.axis, one.exponent
+        its, all_places = alone[one.tensor].get(key), together[one.tensor].get(key)
+        # Where units overlap, powers add up, and these are not their places.
+        if its is not None and all_places is not None and len(all_places) == len(its) * kind.number:
+            assert one.axis is not None
+            some = len(all_places) < one.shape[one.axis]
+            one = one._replace(places=_ranges(whole_numbers(all_places)) if some else "")
+        slices.append(one)
+    return kind._replace(slices=tuple(slices))
+
+
+def _places_of(terms: Sequence[Tensor]) -> dict[tuple[int | None, float], Tensor]:
+    """Numbers of slices by axis and power."""
+    return {(axis, power): places for axis, power, places in _parts(terms) if places is not None}
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in order, in a few words.
+
+    >>> _ranges([8, 9, 10, 11]), _ranges([3]), _ranges([0, 1, 2, 6, 7, 8]), _ranges(range(0, 32, 2))
+    ('8..11', '3', '0..2,6..8', '0,2,4,..,30')
+    """
+    parts = as_set(numbers).strip("{}").split(",")
+    return ",".join(parts if len(parts) <= FEW_RANGES else [*parts[:3], "..", parts[-1]])
+
+
+FEW_RANGES = 6
+
+
+def _parts(terms: Sequence[Tensor]) -> Iterator[tuple[int | None, float, Tensor | None]]:
+    """A sum of terms as powers of slices along axes, with their places; of entries if it is no such sum."""
     whole, along = 0.0, dict[int, Tensor]()
     for term in map(squeezed, terms):
         axes = [axis for axis, size in enumerate(term.shape) if size > 1]
@@ -151,23 +199,25 @@ def _parts(terms: Sequence[Tensor]) -> Iterator[tuple[int | None, float]]:
         along[axis], whole = values - usual, whole + float(usual)
     if len(along) == 1:
         along, whole = {axis: values + whole for axis, values in along.items()}, 0.0
-    yield from [(None, whole)] if abs(whole) > ROUNDING else []
+    yield from [(None, whole, None)] if abs(whole) > ROUNDING else []
     for axis in sorted(along):
-        for exponent in different_values(along[axis].round(decimals=6)):
-            yield from [(axis, exponent)] if exponent else []
+        rounded = along[axis].round(decimals=6)
+        for exponent in different_values(rounded):
+            yield from [(axis, exponent, (rounded == exponent).nonzero().flatten())] if exponent else []
 
 
 ROUNDING = 1e-6
 
 
-def _entries(terms: Sequence[Tensor]) -> Iterator[tuple[int | None, float]]:
+def _entries(terms: Sequence[Tensor]) -> Iterator[tuple[int | None, float, Tensor | None]]:
     """Powers of entries, each along the axis its entries are slices of, if there is one."""
     small = sum_of_few(terms).round(decimals=6)
     for exponent in different_values(small):
         mask = squeezed(small == exponent)
         axes = [axis for axis, size in enumerate(mask.shape) if size > 1]
         if exponent:
-            yield (axes[0] if len(axes) == 1 else ENTRIES if axes else None), exponent
+            places = mask.flatten().nonzero().flatten() if len(axes) == 1 else None
+            yield (axes[0] if len(axes) == 1 else ENTRIES if axes else None), exponent, places
 
 
 FEW = 12  # kinds that are shown as they are

@@ -138,7 +138,7 @@ def _graphs_of(
     model: nn.Module, calls: Sequence[Call], vouch: Sequence[str]
 ) -> tuple[list[Graph], Survey, str]:
     """Graphs of all paths that were seen, what is known of others, and why passes had to be recorded."""
-    graph, recorded = _traced(model, calls[0])
+    graph, recorded = _traced(model, calls[0], compare=True)
     try:
         if graph is not None:
             _require_plain_operations(graph)
@@ -188,10 +188,10 @@ def _require_plain_operations(graph: Graph) -> None:
             raise TraceError(f"torch's {operation.name} cannot be watched")
 
 
-def _traced(model: nn.Module, call: Call) -> tuple[Graph | None, str]:
+def _traced(model: nn.Module, call: Call, *, compare: bool = False) -> tuple[Graph | None, str]:
     """The graph by ``torch.export``, or None and the reason."""
     try:
-        return trace(isolated(model), call.inputs, call.keywords, known=RULES), ""
+        return trace(isolated(model), call.inputs, call.keywords, known=RULES, compare=compare), ""
     except NotExportable as failure:
         return None, str(failure)
 

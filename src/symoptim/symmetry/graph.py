@@ -15,6 +15,14 @@ class Ref:
     index: int
 
 
+def _refs(values: Any) -> Iterator[Ref]:
+    for value in values:
+        if isinstance(value, Ref):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from _refs(value)
+
+
 Kind = Literal["parameter", "buffer", "input", "constant"]
 
 
@@ -45,8 +53,7 @@ class Operation:
 
     def references(self) -> list[int]:
         """Numbers of the values it takes, however deep they are in its arguments."""
-        arguments = tree_leaves((self.arguments, dict(self.keywords)))
-        return [one.index for one in arguments if isinstance(one, Ref)]
+        return [one.index for one in _refs((*self.arguments, *self.keywords.values()))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +96,6 @@ class Graph:
             first.update(dict.fromkeys(operation.references(), position))
         used = [leaf for leaf in self.leaves if leaf.index in first]
         return sorted(used, key=lambda leaf: first[leaf.index])
-
-    def users(self, index: int) -> Iterator[Operation]:
-        """Operations that take a value."""
-        return (operation for operation in self.operations if index in operation.references())
 
 
 def has_symbolic_sizes(graph: Graph) -> bool:

@@ -88,8 +88,9 @@ def interpret(
     by_tensor: dict[int, str | None] = dict.fromkeys(sharing(tensors, others))
     users: dict[str, list[Operation]] = {}
     for graph in graphs:
+        of_graph = users_of(graph)
         for leaf in graph.leaves:
-            users.setdefault(leaf.name, []).extend(graph.users(leaf.index))
+            users.setdefault(leaf.name, []).extend(one for one in of_graph.get(leaf.index, ()) if one)
     passes: list[Pass] = []
     for graph in graphs:
         forms: dict[int, Form] = {}

@@ -130,15 +130,19 @@ def _distinct(rows: Sparse) -> Sparse:
 
 def _joined(one: Tensor, other: Tensor, count: int, rank: Tensor) -> Tensor:
     """Representative of every unknown, once these pairs are equal: zero, else of the lowest rank."""
-    order = (rank * count + torch.arange(count)).index_fill(0, torch.tensor([FIXED]), -1).argsort()
+    joined, which = unique_values(torch.cat([one, other, torch.tensor([FIXED])]))
+    rank = rank[joined].index_fill(0, which[-1:], -1)
+    order = torch.argsort(rank, stable=True)
     place = torch.empty_like(order)
-    place[order] = torch.arange(count)
-    one, other = place[one], place[other]
-    best = torch.arange(count)  # from here on unknowns go by their rank, and the smaller one represents
+    place[order] = torch.arange(len(order))
+    one, other = place[which[: len(one)]], place[which[len(one) : -1]]
+    best = torch.arange(len(order))  # here unknowns go by their rank, and the smaller one represents
     while True:
         lower, upper = torch.minimum(best[one], best[other]), torch.maximum(best[one], best[other])
         if torch.equal(lower, upper):
-            return order[best[place]]
+            label = torch.arange(count)
+            label[joined] = joined[order[best[place]]]
+            return label
         best.scatter_reduce_(0, upper, lower, "amin")
         while not torch.equal(best, best[best]):
             best = best[best]
