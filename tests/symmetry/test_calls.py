@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from symoptim.errors import TraceError
 from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
@@ -46,7 +47,64 @@ class Wrapped(nn.Module):
         return self.inner(*arguments, **keywords)
 
 
-@pytest.mark.parametrize("make", [Cached, lambda: Wrapped(Cached())])
+class Tuner(nn.Module):
+    """As PEFT's: hands on what it is called with, and has whatever attributes its model has."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.model.forward(*arguments, **keywords)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.model, name)
+
+
+class Tuned(Tuner):
+    """The same around it, with names of its own."""
+
+    def forward(self, x: Tensor, labels: Tensor | None = None, **keywords: Any) -> Any:
+        return self.model(x, **keywords)
+
+
+class WithoutConfig(nn.Module):
+    """Hands on keywords, and nothing else."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor, **keywords: Any) -> Any:
+        return self.inner(x, **keywords)
+
+
+class WithoutKeywords(WithoutConfig):
+    """Does not hand them on."""
+
+    def forward(self, x: Tensor) -> Any:
+        return self.inner(x)
+
+
+def test_a_cache_that_cannot_be_left_out_is_an_error_with_the_way_out() -> None:
+    with pytest.raises(TraceError, match="use_cache = False in its config"):
+        discover(WithoutKeywords(Cached()), (torch.randn(5, 3),))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        Cached,
+        lambda: Wrapped(Cached()),
+        lambda: Tuned(Tuner(Cached())),
+        lambda: WithoutConfig(Cached()),
+        lambda: WithoutConfig(Tuned(Tuner(Cached()))),
+    ],
+    ids=["the model", "wrapped", "as PEFT does", "without config", "twice"],
+)
 def test_a_model_that_returns_a_cache_by_default_is_called_without_it(make: Any) -> None:
     model, inputs = make(), (torch.randn(5, 3),)
     spec = discover(model, inputs)

@@ -1,7 +1,9 @@
 """What cannot be watched is refused with its cause and a way out."""
 
 import re
+from collections import UserDict
 from collections.abc import Callable, Iterator, MutableMapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,7 +59,7 @@ def test_wrong_shapes_are_named() -> None:
 
 
 def test_a_dictionary_that_the_model_does_not_take_is_given_as_keywords() -> None:
-    with pytest.raises(TraceError, match=r"must be Tensor, not dict; .* discover\(model, \(\), inputs\)"):
+    with pytest.raises(TraceError, match=r"must be Tensor, not dict; .* keywords=dict\(inputs\)"):
         discover(mlp(), {"input": x()})
     assert len(discover(mlp(), (), {"input": x()})) == 4
 
@@ -254,3 +256,56 @@ def test_caches_of_hugging_face_are_named_with_the_way_out() -> None:
     with pytest.raises(TraceError, match=re.escape("discover(model, (), inputs)")):
         discover(model, encoding)
     assert len(discover(model, (), encoding)) > 100
+
+
+def test_a_lazy_module_is_to_be_run_once() -> None:
+    model = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 2))
+    with pytest.raises(TraceError, match=r"'0.weight' has no shape yet .* run the model once first"):
+        discover(model, (x(),))
+    model(x())
+    assert len(discover(model, (x(),))) == 4
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda h: h if h.sum() > 0 else -h, "values decide the path, or sizes"),
+        (lambda h: h * (h.data_ptr() > 0), "it reads the memory of tensors"),
+        (lambda h: h * len({}["mask"]) if torch.compiler.is_compiling() else h, "KeyError: 'mask'"),
+    ],
+    ids=["values", "memory", "the model's own"],
+)
+def test_the_reason_for_recording_is_short_and_has_none_of_torchs_terms(
+    function: Callable[[Tensor], Tensor], reason: str
+) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.function = nn.Linear(3, 3), function
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.function(self.layer(x))
+
+    model = Model()
+    assert discover(model, (x(),), vouch="*").recorded == reason
+    assert "forward" not in vars(model)
+
+
+class Named(nn.Module):
+    """Takes its arguments by name, and has a keyword of its own set for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.config = nn.Linear(3, 2), SimpleNamespace(use_cache=True)
+
+    def forward(self, ids: Tensor, use_cache: bool = True) -> Tensor:
+        return self.layer(ids)
+
+
+@pytest.mark.parametrize("kind", [dict, UserDict])
+def test_a_dictionary_of_arguments_is_to_be_given_as_keywords(kind: Callable[..., Any]) -> None:
+    batch = kind({"ids": x()})
+    with pytest.raises(TraceError, match=r"given as keywords: .*keywords=dict\(inputs\)"):
+        discover(Named(), batch)
+    spec = discover(Named(), (), keywords=dict(batch))
+    assert "given as keywords" in certify(spec, Named(), batch).reason

@@ -1,5 +1,6 @@
 """A weight that is also reached by a second way cannot be scaled: there it would count as a constant."""
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from symoptim.errors import TraceError
 from symoptim.symmetry.discover import discover
 
 
@@ -68,6 +70,97 @@ def test_a_weight_with_a_second_way_to_it_stays_as_it_is(name: str, exported: bo
     assert len(spec) == 4  # of the layer behind it
     spec.rescale_(model, spec.random(seed=1, spread=2.0))
     torch.testing.assert_close(model(inputs), before, rtol=1e-10, atol=1e-12)
+
+
+ARRAYS: dict[str, tuple[Callable[[TwoWays], Any], Callable[[Any], Tensor]]] = {
+    "an array": (lambda model: model.first.weight.detach().numpy(), torch.from_numpy),
+    "an array that is copied": (
+        lambda model: [model.first.weight.detach().numpy()],
+        lambda kept: torch.tensor(kept[0]),
+    ),
+    "part of an array": (
+        lambda model: model.first.weight.detach().numpy()[::-1],
+        lambda kept: torch.tensor(kept[::-1].copy()),
+    ),
+}
+
+
+@pytest.mark.parametrize("exported", [True, False])
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_that_shares_memory_with_a_weight_is_a_second_way_to_it(name: str, exported: bool) -> None:
+    torch.manual_seed(0)
+    keep, read = ARRAYS[name]
+    model = TwoWays(lambda model: lambda: model.first.weight, exported=exported).double()
+    model.kept = keep(model)
+    model.__class__ = WithArray
+    model.read = read
+    inputs = torch.randn(5, 3, dtype=torch.float64)
+    before = model(inputs)
+    spec = discover(model, (inputs,), vouch="*")
+    assert len(spec) == 4
+    spec.rescale_(model, spec.random(seed=1, spread=2.0))
+    torch.testing.assert_close(model(inputs), before, rtol=1e-10, atol=1e-12)
+
+
+class WithArray(TwoWays):
+    """Makes its second weight of what it keeps, in each call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.other = functools.partial(self.read, self.kept)
+        return super().forward(x)
+
+
+STORAGES: dict[str, Callable[[TwoWays], Tensor]] = {
+    "untyped": lambda model: torch.empty(0, dtype=torch.float64).set_(
+        model.first.weight.untyped_storage(), 0, (4, 3), (3, 1)
+    ),
+    "typed": lambda model: torch.empty(0, dtype=torch.float64).set_(
+        model.first.weight.data.storage(), 0, (4, 3), (3, 1)
+    ),
+    "kept": lambda model: torch.empty(0, dtype=torch.float64).set_(model.kept, 0, (4, 3), (3, 1)),
+}
+
+
+@pytest.mark.parametrize("exported", [True, False])
+@pytest.mark.parametrize("name", STORAGES)
+@pytest.mark.filterwarnings("ignore:TypedStorage")
+def test_a_tensor_made_of_a_storage_is_refused(name: str, exported: bool) -> None:
+    model = TwoWays(lambda model: lambda: STORAGES[name](model), exported=exported).double()
+    model.other = FromStorage(model, STORAGES[name])
+    model.kept = model.first.weight.untyped_storage()
+    with pytest.raises(TraceError, match="memory of another one"):
+        discover(model, (torch.randn(5, 3, dtype=torch.float64),), vouch="*")
+
+
+class FromStorage:
+    """Follows its model where that is copied, as a lambda does not."""
+
+    def __init__(self, model: TwoWays, make: Callable[[TwoWays], Tensor]) -> None:
+        self.models, self.make = [model], make
+
+    def __call__(self) -> Tensor:
+        return self.make(self.models[0])
+
+
+class Copying(TwoWays):
+    """Makes a deep copy of its weight, or of the layer, in each call."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.first.weight if self.whole else self.first
+        again = copy.deepcopy(weight)
+        self.other = lambda: again if isinstance(again, Tensor) else again.weight
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("exported", [True, False])
+def test_a_deep_copy_is_a_copy_that_moves(exported: bool, whole: bool) -> None:
+    torch.manual_seed(0)
+    model = TwoWays(lambda model: lambda: model.first.weight, exported=exported).double()
+    model.__class__ = Copying
+    model.whole = whole
+    inputs = torch.randn(5, 3, dtype=torch.float64)
+    assert len(discover(model, (inputs,), vouch="*")) == 4
 
 
 def test_a_copy_of_a_weight_is_no_second_way_to_it() -> None:

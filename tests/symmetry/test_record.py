@@ -13,6 +13,7 @@ from symmetry.zoo import ZOO, caught, group_of
 from symoptim.errors import TraceError
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover as discover_with_doubts
+from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Recorder
 from symoptim.symmetry.spec import SymmetrySpec
 
@@ -189,3 +190,33 @@ def test_a_tensor_that_is_written_to_is_a_new_one_only_if_nobody_else_sees_its_m
         seen.div_(x)
     names = [operation.name for operation in recorder.graph((alone, view), {}).operations]
     assert names == ["add", "add", "view", "mul", *["div_ in shared memory"] * 2]
+
+
+class Attempt(nn.Module):
+    """Goes another way where an operation fails."""
+
+    def __init__(self, attempt: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.attempt = nn.Linear(3, 3), attempt
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.layer(x)
+        try:
+            return self.attempt(hidden)
+        except (RuntimeError, IndexError):
+            return hidden
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        torch.linalg.cholesky,
+        lambda hidden: hidden @ torch.ones(7, 7),
+        lambda hidden: nn.functional.cross_entropy(hidden, torch.tensor([9, 9, 9])),
+    ],
+    ids=["values", "sizes", "places"],
+)
+def test_where_an_operation_has_failed_is_noted(attempt: Callable[[Tensor], Tensor]) -> None:
+    model = nn.Sequential(nn.Linear(3, 3), Attempt(attempt))
+    assert record(model, (torch.rand(3, 3),)).raised == ("1",)
+    assert record(nn.Sequential(nn.Linear(3, 3), Attempt(torch.relu)), (torch.rand(3, 3),)).raised == ()

@@ -1,5 +1,6 @@
 """Places that only a longer input reads go with those that are read; what nothing is made of cannot move."""
 
+import copy
 import functools
 from collections.abc import Callable
 
@@ -88,6 +89,58 @@ def test_a_longer_input_computes_the_same_after_a_rescaling(
     before = model(longer)
     spec.rescale_(model, spec.random(seed=1, spread=2.0))
     torch.testing.assert_close(model(longer), before, rtol=1e-9, atol=1e-12)
+
+
+def overwritten(table: Tensor, length: int) -> Tensor:
+    table = table.clone()
+    table[length:] = 0
+    return table
+
+
+OVER: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "cut by a negative padding": lambda t, n: nn.functional.pad(t, (0, 0, 0, n - 9)),
+    "padded and cut": lambda t, n: nn.functional.pad(t, (0, 0, 1, n - 10)),
+    "a slice put over it": lambda t, n: torch.slice_scatter(t, t.new_zeros(9 - n, 4), 0, n, 9).sum(0)[None],
+    "written over in place": lambda t, n: overwritten(t, n).sum(0)[None],
+    "in a diagonal of blocks": lambda t, n: torch.block_diag(t[:n], t[n:])[:n, :4],
+    "windows that leave a place out": lambda t, n: (
+        nn.functional.max_pool1d(t.t()[None, :, :n], 2)[0].t().mean(0)
+    ),
+    "windows apart": lambda t, n: nn.functional.max_pool1d(t.t()[None], 1, 9 - n)[0].t().sum(0),
+    "channels of zeros": lambda t, n: nn.functional.conv1d(filled_up(n), t.t()[:, :, None])[0, :, 0],
+    "channels of zeros, transposed": lambda t, n: nn.functional.conv_transpose1d(filled_up(n), t[:, :, None])[
+        0, :, 0
+    ],
+    "beside its signs": lambda t, n: t[:n] * t.sign().mean(),
+    "beside a mask": lambda t, n: t[:n] * (t != 0).all(),
+    "beside truth values": lambda t, n: t[:n] * t.bool().all(),
+    "beside a normalization": lambda t, n: t[:n] * nn.functional.normalize(t, dim=1).mean(),
+    "beside places of maxima": lambda t, n: t[:n] * t.topk(2, 1).indices.sum(),
+    "beside zeros like it": lambda t, n: t[:n] + torch.zeros_like(t)[:n],
+    "beside new zeros": lambda t, n: t[:n] + t.new_zeros(4),
+}
+
+
+def filled_up(length: int) -> Tensor:
+    return nn.functional.pad(torch.ones(1, length, 1, dtype=torch.float64), (0, 0, 0, 9 - length))
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("name", OVER)
+def test_what_comes_out_of_no_operation_is_not_free(
+    name: str, recorded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if recorded:
+        monkeypatch.setattr(torch.export, "export", None)
+    torch.manual_seed(0)
+    model = Positions(OVER[name], 9, 4)
+    spec = discover(model, (torch.rand(2, 5, 3, dtype=torch.float64),))
+    assert len(spec) >= 4  # at least those of the layer norm
+    for length in (4, 6, 8):
+        other = torch.rand(2, length, 3, dtype=torch.float64)
+        before = model(other)
+        rescaled = spec.rescale_(copy.deepcopy(model), spec.random(seed=1, spread=2.0))
+        torch.testing.assert_close(rescaled(other), before, rtol=1e-9, atol=1e-12)
 
 
 class Lengths(nn.Module):
@@ -276,3 +329,20 @@ def test_parts_that_are_read_apart_are_all_read() -> None:
 
     spec = discover(Fused(), (torch.rand(5, 3),))
     assert len(spec) == 4 + 4
+
+
+def test_deep_networks_of_zeros_are_gone_through_once() -> None:
+    """Not once for every way through them: there are a billion."""
+
+    class Doubling(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.weight = nn.Linear(3, 4), nn.Parameter(torch.ones(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            zero = torch.zeros(len(x), 4) * self.weight
+            for _ in range(30):
+                zero = zero + 2 * zero
+            return self.layer(x) + zero
+
+    assert len(discover(Doubling(), (torch.rand(5, 3),))) == 0

@@ -94,10 +94,10 @@ def holds_tensors(value: Any, depth: int = DEPTH) -> bool:
         return value.shape != ()
     if depth == 0 or isinstance(value, type | str | bytes | int | float | complex | None):
         return False
-    return any(holds_tensors(one, depth - 1) for one in _inside(value))
+    return any(holds_tensors(one, depth - 1) for one in inside(value))
 
 
-def _inside(value: Any) -> list[Any]:
+def inside(value: Any) -> list[Any]:
     """What an object refers to."""
     if isinstance(value, Mapping):
         found = list(cast("Mapping[Any, Any]", value).values())
@@ -111,7 +111,8 @@ def _inside(value: Any) -> list[Any]:
         return [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
     else:
         found = []
-    return [*found, *_attributes(value).values()]
+    plain = type(cast("Any", value)).__module__ == "builtins"
+    return found if plain else [*found, *_attributes(value).values()]
 
 
 def _attributes(value: Any) -> dict[str, Any]:

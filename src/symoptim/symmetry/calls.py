@@ -15,9 +15,9 @@ def prepared(
     """Keywords of a call, without the cache that language models of Hugging Face return by default.
 
     A cache holds keys and values, which a rescaling may change while the prediction stays: as an output it
-    would pin them, or it is an object in which no tensors can be seen. Where ``model.config.use_cache`` is
-    set, the model's forward accepts ``use_cache`` and the call does not give it, it is called with
-    ``use_cache=False``.
+    would pin them, or it is an object in which no tensors can be seen. Where ``config.use_cache`` is set, of
+    the model or of one that it hands its keywords on to (a wrapper of PEFT), that model's forward accepts
+    ``use_cache`` and the call does not give it, it is called with ``use_cache=False``.
 
     Args:
         model: the network.
@@ -36,18 +36,17 @@ def prepared(
     ({'use_cache': False}, {})
     """
     named = dict(keywords or {})
-    if getattr(getattr(model, "config", None), CACHE, False) is not True or CACHE in named:
-        return named
-    return named if not _accepts(model, inputs) else {**named, CACHE: False}
+    return {**named, CACHE: False} if CACHE not in named and _caches(model, len(inputs)) else named
 
 
-def _accepts(model: nn.Module, inputs: tuple[Any, ...]) -> bool:
-    """Whether forward takes the keyword and these inputs leave it open; a wrapper hands it on."""
+def _caches(model: nn.Module, given: int) -> bool:
+    """Whether a model returns a cache if it is not asked to leave that out, and can be asked to."""
     parameters = _parameters(model)
     if CACHE in parameters:
-        return list(parameters).index(CACHE) >= len(inputs)
+        left_open = list(parameters).index(CACHE) >= given
+        return left_open and getattr(getattr(model, "config", None), CACHE, False) is True
     passes_on = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
-    return passes_on and any(CACHE in _parameters(inner) for inner in model.children())
+    return passes_on and any(_caches(inner, 0) for inner in model.children())
 
 
 def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:

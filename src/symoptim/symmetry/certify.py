@@ -11,9 +11,9 @@ two: these change no digit, so outputs must agree as they do in float64.
 import math
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +24,10 @@ from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.drawn import Drawn, other_calls, tensors_of
 from symoptim.symmetry.exact import Arguments
-from symoptim.symmetry.failures import described
+from symoptim.symmetry.failures import by_name, described
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of
-from symoptim.symmetry.trials import Trials, powers_of_two
+from symoptim.symmetry.trials import Outputs, Trials, powers_of_two
 
 PASSING = 1e-8
 """Errors below count as rounding: deep networks magnify that of float64."""
@@ -56,7 +56,7 @@ class Certificate:
     noether_residual: float
     """Largest charge of a generator, by one backward pass; of those that move no running statistics.
 
-    NaN if the model cannot be differentiated.
+    NaN if none was measured: the model cannot be differentiated, or no gradient reaches its weights.
     """
     unknown: Mapping[str, int]
     pinned: Mapping[str, int]
@@ -104,9 +104,10 @@ class Certificate:
         """Return the verdict, and the figures it rests on."""
         if self.reason:
             return f"CANNOT BE TRIED: {self.reason}"
+        charge = "" if math.isnan(self.noether_residual) else f", largest charge {self.noether_residual:.1e}"
         said = [
             f"{'holds' if self.holds else 'DOES NOT HOLD'}: outputs of rescaled copies differ by "
-            f"{self.output_error:.1e}, largest charge {self.noether_residual:.1e}"
+            f"{self.output_error:.1e}{charge}"
         ]
         if self.evaluation_error >= self.passing > self.output_error:
             said.append(
@@ -169,16 +170,16 @@ def certify(
     """
     model, positional = require_module(model), arguments_of(example_inputs)
     there = spec.require_model(model)
-    visible, positional, named = unpacked(model, positional, prepared(model, positional, keywords))
+    example = positional, prepared(model, positional, keywords)
+    visible, positional, named = unpacked(model, *example)
     if any(tensor.device.type == "meta" for tensor in there.values()):
         return _not_tried(spec, "the model has no values (meta device): certify a copy that has some")
-    calls = _calls(spec, (positional, named), draw=draw)
+    calls, notes = _calls(spec, model, (positional, named), draw=draw)
     drawn = [spec.random(seed=seed, spread=spread) for seed in range(elements)]
     failed = ""
     for wide in (True, False):
         try:
-            trials = Trials(spec, visible, wide=wide)
-            certificate = _measured(trials, calls, drawn, spread=spread, eps_tolerance=eps_tolerance)
+            certificate = _measured(Trials(spec, visible, wide=wide), calls, drawn, eps_tolerance)
         except TraceError:
             raise
         except SymmetryError as failure:
@@ -187,10 +188,11 @@ def certify(
             failed = failed or described(failure)
         else:
             if failed:
-                words = f"in the model's own precision, with powers of two, for not in float64 ({failed})"
-                certificate = replace(certificate, notes=(words, *certificate.notes))
-            return certificate
-    return _not_tried(spec, failed)
+                notes.insert(
+                    0, f"in the model's own precision, with powers of two, for not in float64 ({failed})"
+                )
+            return replace(certificate, spread=spread, notes=(*notes, *certificate.notes))
+    return _not_tried(spec, f"{failed}{by_name(example[0])}")
 
 
 def _not_tried(spec: SymmetrySpec, reason: str) -> Certificate:
@@ -210,50 +212,38 @@ def _not_tried(spec: SymmetrySpec, reason: str) -> Certificate:
 
 
 def _measured(
-    trials: Trials, calls: list[Drawn], elements: list[Tensor], *, spread: float, eps_tolerance: float
+    trials: Trials, calls: list[Drawn], elements: list[Tensor], eps_tolerance: float
 ) -> Certificate:
     """All figures; the first call is the example."""
     spec, ignored, example = trials.spec, guards(trials.spec), calls[0].arguments
-    changed = mode_change(trials.model, spec.modes) if spec.modes else None
     if not trials.wide:
         elements = [powers_of_two(spec, element) for element in elements]
-    passing = trials.passing(PASSING)
-    found = _Found(passing)
-    for number, (what, arguments) in enumerate(calls):
-        chosen = elements[number % len(elements) :][:1] if number and elements else elements
-        found.add(trials, what, arguments, chosen, ignored)
-    products = trials.products(example, ignored=ignored)
-    charges = charges_of(spec, products)
-    residual = float(charges.max()) if len(charges) else 0.0
-    differentiable = True
-    if residual >= passing and found.output_error < passing and elements:
-        offending = torch.where(charges >= passing, elements[0], 0.0)
-        found.add(trials, "the example once more", example, [offending], ignored)
-        differentiable = found.output_error >= passing
+    found = _Found(trials, trials.passing(PASSING), ignored)
+    for number, call in enumerate(calls):
+        found.add(call, elements[number % len(elements) :][:1] if number and elements else elements)
+    charges = _charges(found, example, elements)
     eps_error, nearby = (
         _eps_errors(trials, example, elements) if spec.approximate else (found.output_error, 0.0)
     )
-    return Certificate(
+    changed = mode_change(trials.model, spec.modes) if spec.modes else None
+    return replace(
+        _not_tried(spec, ""),
         output_error=found.output_error,
         eps_error=eps_error,
         eps_nearby=nearby,
         evaluation_error=found.evaluation_error,
-        noether_residual=residual,
-        unknown=spec.unknown,
-        pinned=spec.pinned,
-        approximate=spec.approximate,
+        noether_residual=charges.largest,
         tried=tuple(found.tried),
-        unseen=_unseen(spec),
         notes=(
             *found.differences(),
             *([f"{changed} when symmetries were found"] if changed else []),
+            *found.skipped,
             *trials.notes,
-            *([] if differentiable else [NOT_THE_DERIVATIVE]),
+            *charges.notes,
         ),
         passing=found.passing,
         eps_tolerance=eps_tolerance,
-        spread=spread,
-        differentiable=differentiable,
+        differentiable=charges.differentiable,
     )
 
 
@@ -261,53 +251,116 @@ def _measured(
 class _Found:
     """Errors over all inputs."""
 
+    trials: Trials
     passing: float
+    ignored: set[float]
     output_error: float = 0.0
     evaluation_error: float = 0.0
     tried: list[str] = field(default_factory=list[str])
+    skipped: list[str] = field(default_factory=list[str])
     differ: list[str] = field(default_factory=list[str])
 
     def differences(self) -> list[str]:
         """On which inputs outputs differ, in words."""
         return [f"outputs differ on {', '.join(dict.fromkeys(self.differ))}"] if self.differ else []
 
-    def add(
-        self, trials: Trials, what: str, arguments: Arguments, elements: list[Tensor], ignored: set[float]
-    ) -> None:
-        """Try elements on an input; one the model does not take counts only if it is the first."""
+    def add(self, call: Drawn, elements: list[Tensor]) -> None:
+        """Try elements on an input; the model has to take the first, and may refuse those that are drawn."""
         try:
-            before = trials.outputs(arguments, ignored=ignored)
+            before = self.trials.outputs(call.arguments, ignored=self.ignored)
         except SymmetryError:
             raise
-        except Exception:
+        except Exception as failure:  # whatever the model has against it
             if not self.tried:
                 raise
+            self._skip(call, described(failure))
             return
         if self.tried and not any(bool(one.isfinite().any()) for one in before.calls):
+            self._skip(call, "its outputs are not finite")
             return
-        self.tried.append(what)
+        self.tried.append(call.what)
         for element in elements:
-            change = trials.change(before, arguments, element, ignored=ignored)
-            if max(change) >= self.passing:
-                self.passing = max(self.passing, trials.rounding(before, arguments, ignored=ignored))
-            if max(change) >= self.passing:
-                self.differ.append(what)
-            self.output_error = max(self.output_error, change.calls)
-            self.evaluation_error = max(self.evaluation_error, change.evaluated)
+            self._try(call, before, element)
+
+    def _skip(self, call: Drawn, reason: str) -> None:
+        self.skipped += [f"{call.what} could not be tried ({reason})"] if call.given else []
+
+    def _try(self, call: Drawn, before: Outputs, element: Tensor) -> None:
+        change = self.trials.change(before, call.arguments, element, ignored=self.ignored)
+        if max(change) >= self.passing:
+            rounding = self.trials.rounding(before, call.arguments, ignored=self.ignored)
+            self.passing = max(self.passing, rounding)
+        self.differ += [call.what] if max(change) >= self.passing else []
+        self.output_error = max(self.output_error, change.calls)
+        self.evaluation_error = max(self.evaluation_error, change.evaluated)
 
 
-def _calls(spec: SymmetrySpec, example: Arguments, *, draw: bool) -> list[Drawn]:
-    """The example, others the group was found by, and some that are drawn."""
+class _Charges(NamedTuple):
+    """The largest charge; NaN if there is none."""
+
+    largest: float
+    differentiable: bool
+    notes: list[str]
+
+
+def _charges(found: _Found, example: Arguments, elements: list[Tensor]) -> _Charges:
+    """Charges of the generators, and what they tell where outputs stay though charges do not vanish."""
+    spec = found.trials.spec
+    products = found.trials.products(example, ignored=found.ignored)
+    charges = charges_of(spec, products)
+    notes = _not_measured(found.trials, products)
+    measured = charges[~charges.isnan()]
+    largest = float(measured.max()) if len(measured) else (math.nan if len(spec) else 0.0)
+    if not (largest >= found.passing and found.output_error < found.passing and elements):
+        return _Charges(largest, True, notes)
+    offending = torch.where(charges >= found.passing, elements[0], 0.0)
+    found.add(Drawn("the example once more", example), [offending])
+    differentiable = found.output_error >= found.passing
+    return _Charges(largest, differentiable, notes if differentiable else [*notes, NOT_THE_DERIVATIVE])
+
+
+def _not_measured(trials: Trials, products: Mapping[str, Tensor] | None) -> list[str]:
+    """Of which parameters no charge was measured, in words."""
+    if products is None:
+        return ["charges were not measured: the model cannot be differentiated"]
+    spec = trials.spec
+    parameters = {spec.aliases.get(name, name) for name, _ in trials.model.named_parameters()}
+    missing = [name for name in spec.tensors if name in parameters and name not in products]
+    missing = [name for name in missing if bool(spec.moves([name]).any())]
+    if not missing:
+        return []
+    return [f"charges were not measured of what moves {_some(missing)}: no gradient reaches them"]
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of a list.
+
+    >>> _some(["a", "b"]), _some(["a", "b", "c", "d"])
+    ("'a', 'b'", "'a', 'b' and 2 more")
+    """
+    shown = [f"'{name}'" for name in (names if len(names) < 4 else names[:2])]
+    return ", ".join(shown) + (f" and {len(names) - 2} more" if len(names) > 3 else "")
+
+
+def _calls(
+    spec: SymmetrySpec, model: nn.Module, example: Arguments, *, draw: bool
+) -> tuple[list[Drawn], list[str]]:
+    """The example, others the group was found by, and some that are drawn; and which are left out."""
     given = tensors_of(example)
-    found = [Drawn("the example", example)]
+    devices = {one.device for one in given}
+    found, left_out = [Drawn("the example", example, given=True)], list[str]()
     for number, other in enumerate(spec.examples):
-        tensors = tensors_of(other)
-        same = len(tensors) == len(given) and all(map(operator.is_, tensors, given))
-        if not same and [one.device for one in tensors] == [one.device for one in given]:
-            found.append(Drawn(f"example {number} of the group", other))
+        _, positional, named = unpacked(model, *other)
+        tensors = tensors_of((positional, named))
+        if len(tensors) == len(given) and all(map(operator.is_, tensors, given)):
+            continue
+        if {one.device for one in tensors} == devices:
+            found.append(Drawn(f"example {number} of the group", (positional, named), given=True))
+        else:
+            left_out.append(f"example {number} of the group was not tried (it is on another device)")
     # On other devices an index that is out of range cannot be caught.
     on_cpu = all(one.device.type == "cpu" for one in given)
-    return found + (other_calls(example, lengths=on_cpu) if draw else [])
+    return found + (other_calls(example, lengths=on_cpu) if draw else []), left_out
 
 
 def _unseen(spec: SymmetrySpec) -> tuple[str, ...]:
@@ -339,9 +392,9 @@ def _nearby(spec: SymmetrySpec, seed: int) -> Tensor:
 
 
 def charges_of(spec: SymmetrySpec, products: Mapping[str, Tensor] | None) -> Tensor:
-    """Charges relative to the sum of all weights times gradients; NaN where there are no gradients."""
+    """Charges relative to the sum of all weights times gradients; NaN where a gradient is missing."""
     if products is None:
-        return torch.full((min(len(spec), 1),), math.nan)
+        return torch.full((len(spec),), math.nan, device="cpu")
     size = sum(float(product.abs().sum()) for product in products.values())
-    counted = ~spec.moves(name for name in spec.tensors if name not in products)
-    return spec.charges(products).abs() * counted / (size or 1.0)
+    missing = spec.moves(name for name in spec.tensors if name not in products)
+    return (spec.charges(products).abs() / (size or 1.0)).masked_fill(missing, math.nan)

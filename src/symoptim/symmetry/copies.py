@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from symoptim.symmetry.isolation import copied_with
+
 WIDER = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
@@ -52,7 +54,7 @@ def copied(model: nn.Module, *, wide: bool) -> nn.Module:
                 new = _with_own_cells(value)
                 functions.append((value, new))
             memo[id(value)] = new
-    other = copy.deepcopy(model, memo)
+    other = copied_with(model, memo)
     for old, new in functions:
         pairs = zip(old.__closure__ or (), new.__closure__ or (), strict=True)
         for cell, own in pairs:

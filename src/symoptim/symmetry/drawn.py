@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
 from symoptim.symmetry.exact import Arguments
+from symoptim.symmetry.tensors import on_cpu
 
 
 class Drawn(NamedTuple):
@@ -14,8 +15,11 @@ class Drawn(NamedTuple):
 
     what: str
     arguments: Arguments
+    given: bool = False
+    """Whether the user gave it."""
 
 
+@on_cpu
 def other_calls(arguments: Arguments, *, lengths: bool = True) -> list[Drawn]:
     """A call of other values, and for every size of axes one that is longer and one that is shorter.
 
@@ -60,6 +64,8 @@ def _with(arguments: Arguments, sizes: dict[int, int], generator: torch.Generato
 
 def _values_like(tensor: Tensor, sizes: dict[int, int], generator: torch.Generator) -> Tensor:
     """Integers from the smallest to the largest; numbers of both signs; of masks the values they have."""
+    if tensor.layout != torch.strided:
+        return tensor  # of the same values and sizes
     shape = [sizes.get(size, size) for size in tensor.shape]
     flat = tensor.detach().flatten().cpu()
     if not flat.numel():

@@ -58,11 +58,15 @@ class Trial:
         new = value.detach().clone() if isinstance(value, Tensor) else value
         return _widened(new) if self.wide else new
 
-    def call(self, arguments: Arguments) -> list[Tensor]:
-        """Everything a call returns; random numbers are the same in all calls."""
-        mode = _Exact(self)
-        with same_randomness(), mode:
-            found = tensors_in(self.model(*arguments[0], **arguments[1]))
+    @contextmanager
+    def exactly(self) -> Generator[None]:
+        """Compute in float64; random numbers are the same each time."""
+        with same_randomness(), _Exact(self):
+            yield
+
+    def returned(self, arguments: Arguments) -> list[Tensor]:
+        """Everything a call returns."""
+        found = tensors_in(self.model(*arguments[0], **arguments[1]))
         if not found:
             raise TraceError("the model returns no tensors: there is nothing to compare")
         return found
@@ -72,9 +76,15 @@ class Trial:
         """Everything that calls one after the other return and write into their arguments."""
         arguments, found = self.given(arguments), list[Tensor]()
         for _ in range(count):
-            found += [one.clone() for one in self.call(arguments)]
+            with self.exactly():
+                found += [dense(one).clone() for one in self.returned(arguments)]
         given: list[Any] = tree_leaves(arguments)
-        return found + [one for one in given if isinstance(one, Tensor)]
+        return found + [dense(one) for one in given if isinstance(one, Tensor)]
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """The same values in an ordinary tensor."""
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
 
 from symoptim.errors import TraceError
@@ -33,6 +34,10 @@ def require_plain(model: nn.Module) -> None:
         if type(module).__name__ == "FullyShardedDataParallel":
             raise TraceError(f"'{name}' is sharded (FullyShardedDataParallel): discover before it is")
     for name, tensor in model_tensors(model).items():
+        if is_lazy(tensor):
+            raise TraceError(
+                f"'{name}' has no shape yet (a lazy module): run the model once first, on these inputs"
+            )
         if is_distributed(tensor):
             raise TraceError(
                 f"'{name}' is spread over processes (a DTensor): discover before the model is sharded"
@@ -57,10 +62,18 @@ def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping
         model, buffers, inputs, keywords
     )
     if error is not None:
-        hint = ""
-        if len(inputs) == 1 and isinstance(inputs[0], Mapping) and not keywords:
-            hint = "; a dictionary of arguments by name is given as keywords: discover(model, (), inputs)"
-        raise TraceError(f"the model fails on these inputs: {described(error)}{hint}") from error
+        raise TraceError(f"the model fails on these inputs: {described(error)}{by_name(inputs)}") from error
+
+
+def by_name(inputs: tuple[Any, ...]) -> str:
+    """The way out if a model fails whose only argument is a dictionary.
+
+    >>> by_name((torch.ones(2),)), by_name(({"x": 1},))
+    ('', '; a dictionary of arguments by name is given as keywords: (model, (), keywords=dict(inputs))')
+    """
+    if len(inputs) != 1 or not isinstance(inputs[0], Mapping):
+        return ""
+    return "; a dictionary of arguments by name is given as keywords: (model, (), keywords=dict(inputs))"
 
 
 def _failure(
@@ -71,7 +84,7 @@ def _failure(
     with left_alone(model), cast("Any", torch).random.fork_rng():
         try:
             functional_call(model, tensors, *copies)
-        except Exception as error:
+        except Exception as error:  # the caller raises it again, with what there is to say
             return error
     return None
 
@@ -109,3 +122,26 @@ def described(error: Exception) -> str:
     """
     first, *_ = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {first[:200]}" if first else type(error).__name__
+
+
+NOT_EXPORTED = {
+    "data-dependent|DataDependent": "values decide the path, or sizes",
+    "data pointer|numpy|dlpack|UntypedStorage|TypedStorage": "it reads the memory of tensors",
+    "fake tensor in the exported": "it uses .data, or keeps tensors of a call",
+    "in output, which is not a known type": "it returns a class in which torch sees no tensors",
+    "SymInt|SymFloat|SymBool|symbolic": "sizes of tensors decide the path",
+}
+"""What is the matter, by what torch says of it."""
+
+
+def not_exported(error: BaseException) -> str:
+    r"""Why ``torch.export`` gave a model up, in a few words without torch's own terms.
+
+    >>> not_exported(RuntimeError("Could not guard on data-dependent expression Eq(u0, 1)"))
+    'values decide the path, or sizes'
+    >>> not_exported(KeyError("mask")), not_exported(RuntimeError("No such thing. Please see\nthe manual"))
+    ("KeyError: 'mask'", 'RuntimeError: No such thing')
+    """
+    said = f"{type(error).__name__}: {error}"
+    known = (words for pattern, words in NOT_EXPORTED.items() if re.search(pattern, said))
+    return next(known, re.split(r"\. |\.?\n", said.strip())[0][:100])

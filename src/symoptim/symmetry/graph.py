@@ -69,6 +69,8 @@ class Graph:
     """Modules, and values that these were given or got from modules they called, where that is known."""
     kept: frozenset[int] = frozenset()
     """Outputs that are not returned: values that the model keeps in attributes of its modules."""
+    raised: tuple[str, ...] = ()
+    """Modules in which an operation raised an exception that the model caught: it decides the path."""
 
     def made_of_tensors(self) -> set[int]:
         """The model's parameters and buffers, and all that is computed from them."""

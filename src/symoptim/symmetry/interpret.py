@@ -21,6 +21,7 @@ from symoptim.symmetry.memory import sharing
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result, users_of
 from symoptim.symmetry.system import System
+from symoptim.symmetry.tensors import can_move, keeps_digits, on_cpu
 from symoptim.symmetry.unread import Pass, tie_unread
 
 MOVING: tuple[Kind, ...] = ("parameter", "buffer")
@@ -60,6 +61,7 @@ class Findings:
             mine.update({key: number - mine[key] for key, number in theirs.items()})
 
 
+@on_cpu
 def interpret(
     graphs: Sequence[Graph],
     ansatz: Ansatz = "separable",
@@ -136,7 +138,7 @@ def _leaf(
     tensor = leaf.tensor
     # A buffer that is not used now may be used another time: it stays what it is.
     moves = leaf.kind == "parameter" or (leaf.kind == "buffer" and bool(users))
-    if moves and tensor.is_floating_point():
+    if moves and can_move(tensor):
         first = by_tensor.setdefault(id(tensor), leaf.name)
         if first is None:
             return fixed(tensor.shape)
@@ -201,7 +203,7 @@ def _fits(result: Any, expected: Any) -> bool:
         return True
     if not has_plain_sizes(expected) or not isinstance(result, Form) or result.shape != tuple(expected.shape):
         return False
-    if not (expected.is_floating_point() or expected.is_complex()) and not _stands(result):
+    if not keeps_digits(expected) and not _stands(result):
         return False  # rounding is not homogeneous
     return all(
         term.dim() == len(result.shape)

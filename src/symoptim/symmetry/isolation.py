@@ -3,6 +3,7 @@
 import copy
 import random
 import sys
+import types
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from symoptim.symmetry.memory import address, foreign, shares
 from symoptim.symmetry.tensors import model_tensors
 
 
@@ -19,7 +21,7 @@ class _SharedTensors(TorchFunctionMode):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.memory = {_memory(tensor) for tensor in model_tensors(model).values()}
+        self.memory = {address(tensor) for tensor in model_tensors(model).values()}
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -27,29 +29,85 @@ class _SharedTensors(TorchFunctionMode):
         if func is not cast("Any", Tensor).__deepcopy__:
             return func(*args, **(kwargs or {}))
         tensor = cast("Tensor", args[0])
-        return tensor if _memory(tensor) in self.memory else tensor.detach().clone()
-
-
-def _memory(tensor: Tensor) -> int:
-    try:
-        return tensor.untyped_storage().data_ptr() or id(tensor)
-    except (NotImplementedError, RuntimeError):  # it has none of its own
-        return id(tensor)
+        return tensor if address(tensor) in self.memory else tensor.detach().clone()
 
 
 def isolated(model: nn.Module) -> nn.Module:
-    """A model with the same tensors and Python state of its own; the model itself if it cannot be copied.
+    """A model with the same tensors and Python state of its own.
+
+    What nobody can copy, such as a lock or an open file, is shared. Arrays may be views of tensors, and are
+    shared, too, if they are.
 
     >>> model = nn.Linear(2, 2)
     >>> isolated(model) is model, isolated(model).weight is model.weight
     (False, True)
     """
-    shared = {id(tensor): tensor for tensor in model_tensors(model).values()}
+    tensors = list(model_tensors(model).values())
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in tensors}
+    for other in foreign(model):
+        if shares(other, tensors):
+            memo[id(other)] = other
+    with _SharedTensors(model):
+        return copied_with(model, memo)
+
+
+def copied_with(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """A deep copy of a model, with whatever is in ``memo``; what nobody can copy is shared."""
+    tried = dict(memo)
     try:
-        with _SharedTensors(model):
-            return copy.deepcopy(model, shared)
-    except Exception:  # it holds what nobody can copy: a lock, an open file
-        return model
+        found = copy.deepcopy(model, tried)
+    except Exception:  # one of its attributes, for whatever reason, or of theirs
+        return _by_modules(model, memo)
+    memo.update(tried)
+    return found
+
+
+def _by_modules(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """The same, module by module and attribute by attribute."""
+    modules = list(model.modules())
+    for module in modules:
+        memo[id(module)] = object.__new__(type(module))
+    for module in modules:
+        _fill(memo[id(module)], module, memo)
+    return memo[id(model)]
+
+
+def _fill(new: Any, old: Any, memo: dict[int, Any]) -> None:
+    """Give an object the attributes of another, copied."""
+    attributes = cast("dict[str, Any]", vars(old))
+    cast("dict[str, Any]", vars(new)).update({name: _copy_of(one, memo) for name, one in attributes.items()})
+
+
+def _copy_of(value: Any, memo: dict[int, Any]) -> Any:
+    """A deep copy, of which those parts are shared that cannot be copied."""
+    tried = dict(memo)
+    try:
+        found = copy.deepcopy(value, tried)
+    except Exception:  # a part of it, for whatever reason
+        return _copy_of_parts(value, memo)
+    memo.update(tried)
+    return found
+
+
+def _copy_of_parts(value: Any, memo: dict[int, Any]) -> Any:
+    """A copy of a collection or an object, of which each part is copied, if it can be."""
+    found: Any
+    kind = cast("Any", type)(value)
+    if issubclass(kind, dict):
+        found = memo[id(value)] = copy.copy(value)
+        found.update({name: _copy_of(one, memo) for name, one in found.items()})
+    elif kind in (list, tuple, set):
+        found = cast("Any", kind)(_copy_of(one, memo) for one in value)
+    elif hasattr(value, "__dict__") and not isinstance(value, type | types.ModuleType):
+        try:
+            found = memo[id(value)] = copy.copy(value)
+            _fill(found, value, memo)
+        except Exception:  # it cannot even be copied as a whole
+            found = value
+    else:
+        found = value
+    memo[id(value)] = found
+    return found
 
 
 def set_seeds(seed: int) -> None:

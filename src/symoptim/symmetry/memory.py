@@ -1,11 +1,17 @@
 """Tensors of a model that share memory: to scale one of them would scale the other, so neither may."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import ctypes
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from torch import Tensor, UntypedStorage
+import torch
+from torch import Tensor, TypedStorage, UntypedStorage, nn
 
-from symoptim.symmetry.constants import has_plain_sizes
+from symoptim.symmetry.arguments import DEPTH, inside
+from symoptim.symmetry.graph import has_plain_sizes
 
 
 class _Piece(NamedTuple):
@@ -41,6 +47,7 @@ def sharing(tensors: Iterable[Tensor], others: Iterable[Tensor] = ()) -> set[int
         *{id(tensor): tensor for tensor in tensors}.values(),
         *{id(tensor): tensor for tensor in others}.values(),
     ]
+    different = [part for tensor in different for part in _dense(tensor)]
     different = [tensor for tensor in different if has_plain_sizes(tensor) and tensor.numel()]
     storages = [tensor.untyped_storage() for tensor in different]  # kept, so that their ids last
     found = {id(tensor) for tensor in different if _reach(tensor) < tensor.numel()}
@@ -53,6 +60,87 @@ def sharing(tensors: Iterable[Tensor], others: Iterable[Tensor] = ()) -> set[int
         if furthest is None or not same_memory or piece.end > furthest.end:
             furthest = piece
     return found
+
+
+def address(tensor: Tensor) -> int:
+    """Where the memory of a tensor begins; a number of its own if it has none, or not a single one."""
+    try:
+        return tensor.untyped_storage().data_ptr() or id(tensor)
+    except (NotImplementedError, RuntimeError, ValueError):  # it is sparse, or has no shape yet
+        return id(tensor)
+
+
+def _dense(tensor: Tensor) -> list[Tensor]:
+    """A tensor that has a memory; none of one that is sparse, whose values torch does not name alike."""
+    return [tensor] if tensor.layout == torch.strided else []
+
+
+def reached_otherwise(model: nn.Module) -> list[Tensor]:
+    """The memory of NumPy arrays, buffers and storages that attributes of a model lead to, as bytes.
+
+    Whatever is made of them during a pass is a constant there, though they may share memory with a weight.
+
+    >>> model = nn.Linear(2, 3)
+    >>> model.array = model.weight.detach().numpy()
+    >>> len(reached_otherwise(model)), len(sharing([model.weight], reached_otherwise(model)))
+    (1, 2)
+    """
+    return [_bytes_at(*place) for place in dict.fromkeys(map(_place, foreign(model))) if place[1]]
+
+
+def foreign(model: nn.Module) -> Iterator[Any]:
+    """NumPy arrays, buffers and storages that attributes of a model's modules lead to."""
+    seen: set[int] = set()
+    waiting = [(value, DEPTH) for module in model.modules() for value in vars(module).values()]
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, Tensor | nn.Module | type | types.ModuleType | str | bytes | int | float | None):
+            continue
+        if id(value) in seen or (type(value) in (dict, list, tuple, set) and not value):
+            continue
+        seen.add(id(value))
+        if isinstance(value, UntypedStorage | TypedStorage | memoryview) or _is_array(value):
+            yield value
+        elif depth:
+            with suppress(Exception):  # objects of others may refuse to be looked into, in any way
+                waiting += [(one, depth - 1) for one in inside(value)]
+
+
+def shares(value: Any, tensors: Iterable[Tensor]) -> bool:
+    """Whether an array, a buffer or a storage lies in the memory of tensors."""
+    start, count = _place(value)
+    for tensor in tensors:
+        for part in _dense(tensor):
+            memory = part.untyped_storage()
+            if memory.data_ptr() < start + count and start < memory.data_ptr() + memory.nbytes():
+                return True
+    return False
+
+
+def _is_array(value: Any) -> bool:
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _place(value: Any) -> tuple[int, int]:
+    """Address and number of bytes of what is no tensor; of parts of an array those of all of it."""
+    if isinstance(value, TypedStorage):
+        value = value.untyped()
+    if isinstance(value, UntypedStorage):
+        return (value.data_ptr(), value.nbytes()) if value.device.type == "cpu" else (0, 0)
+    if isinstance(value, memoryview):
+        numpy: Any = sys.modules.get("numpy")
+        if numpy is None or not value.contiguous or not value.nbytes:
+            return 0, 0  # without numpy there is no memory of others to come from
+        value = numpy.frombuffer(value.cast("B"), numpy.uint8)
+    while _is_array(value.base):
+        value = value.base
+    return value.__array_interface__["data"][0], value.nbytes
+
+
+def _bytes_at(start: int, count: int) -> Tensor:
+    there = (ctypes.c_uint8 * count).from_address(start)
+    return torch.frombuffer(there, dtype=torch.uint8)
 
 
 def _reach(tensor: Tensor) -> int:

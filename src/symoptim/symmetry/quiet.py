@@ -1,13 +1,11 @@
-"""Tracing without what torch logs, warns of and prints, in one thread at a time.
+"""Tracing without what torch logs and warns of, in one thread at a time.
 
 ``torch.export`` keeps the model it is at in a global variable, and a recording watches all modules. What
-torch says meanwhile is about models that it cannot export, which are recorded then. Nothing is replaced for
-other threads: whatever is put in place lets their messages pass, and the program's own objects are back
-afterwards.
+torch says meanwhile is about models that it cannot export, which are recorded then. Nothing is replaced: a
+filter is added to those of warnings and of what is logged, and lets all that other threads say pass.
 """
 
 import logging
-import sys
 import threading
 import warnings
 from collections.abc import Generator
@@ -19,11 +17,11 @@ TRACING = threading.RLock()
 
 
 class _Silence(logging.Filter):
-    """While it is active, swallows what the thread that made it prints, warns of, and has torch log."""
+    """While it is active, swallows what the thread that made it warns of, and has torch log."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.stream, self.thread, self.active = stream, threading.get_ident(), True
+        self.thread, self.active = threading.get_ident(), True
 
     def is_ours(self) -> bool:
         return self.active and threading.get_ident() == self.thread
@@ -36,20 +34,12 @@ class _Silence(logging.Filter):
         """Whether a warning is swallowed, as a regular expression in a filter of warnings says it."""
         return self.is_ours()
 
-    def write(self, text: str) -> int:
-        """Print a text, as a file does it."""
-        return len(text) if self.is_ours() else self.stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
 
 @contextmanager
 def quietly() -> Generator[None]:
-    """Be the only thread that traces, without what torch says; torch prints graphs that it gives up."""
+    """Be the only thread that traces, without what torch says."""
     with TRACING:
-        before = sys.stderr
-        silence: Any = _Silence(before)
+        silence: Any = _Silence()
         entry = ("ignore", silence, Warning, None, 0)
         filters = cast("list[Any]", warnings.filters)
         handlers = _handlers()
@@ -57,12 +47,9 @@ def quietly() -> Generator[None]:
             filters.insert(0, entry)
             for handler in handlers:
                 handler.addFilter(silence)
-            sys.stderr = silence
             yield
         finally:
             silence.active = False  # should somebody else have kept it, everything passes
-            if sys.stderr is silence:
-                sys.stderr = before
             for handler in handlers:
                 handler.removeFilter(silence)
             for kept in (filters, cast("list[Any]", warnings.filters)):

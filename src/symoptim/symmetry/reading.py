@@ -7,6 +7,7 @@ operations read all they take.
 """
 
 import functools
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -19,25 +20,26 @@ from symoptim.symmetry.ansatz import CONVOLUTIONS
 from symoptim.symmetry.constants import has_plain_sizes
 from symoptim.symmetry.form import ANYTHING, Form
 from symoptim.symmetry.graph import Graph, Operation, Ref
-from symoptim.symmetry.rules.moving import PARTS, WHOLE
 from symoptim.symmetry.rules.pointwise import COPIES, SHAPE_ONLY
-from symoptim.symmetry.tensors import aligned, squeezed
+from symoptim.symmetry.taking import (
+    JOINS,
+    LISTS,
+    MOVES,
+    PARTIAL,
+    along,
+    axes_of,
+    axes_of_joining,
+    channels_met,
+    cut,
+    results_of,
+    spread_over,
+    together,
+)
+from symoptim.symmetry.tensors import squeezed
 
 Read = Tensor | None
 """Places that are read, truth values that broadcast to the value's shape; None stands for all of them."""
 
-LOOKED_UP = ("index", "_unsafe_index", "index_select", "embedding", "gather", "take_along_dim")
-TAKEN_BY_AXIS = {
-    **dict.fromkeys(("slice", "select", "narrow", "index_select", "gather", "unbind"), 1),
-    "take_along_dim": 2,
-    **dict.fromkeys(
-        ("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk"), 2
-    ),
-}
-"""Operations that take a part along one axis, and the position of that axis among their arguments."""
-PARTIAL = frozenset((*TAKEN_BY_AXIS, *LOOKED_UP, "diagonal", "unfold"))
-"""Operations that may leave places of what they take unread."""
-MOVES = frozenset((*WHOLE, *PARTS, *LOOKED_UP, *COPIES, "view", "_unsafe_view", "reshape"))
 MATRIX_PRODUCTS = {"mm": 0, "bmm": 0, "matmul": 0, "mv": 0, "dot": 0, "vdot": 0, "addmm": 1, "baddbmm": 1}
 """Matrix products, and the position of the left factor."""
 PRODUCTS = {
@@ -65,10 +67,20 @@ class Reading:
         """
         self.values, self.known = values, known
         self.producers = {operation.index: operation for operation in graph.operations}
+        self.users: dict[int, list[Operation]] = {}
+        for operation in graph.operations:
+            for index in set(operation.references()):
+                self.users.setdefault(index, []).append(operation)
         self.names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind != "input"}
         self.shapes = {leaf.index: leaf.tensor for leaf in graph.leaves}
         self.shapes |= {one.index: one.result for one in graph.operations if isinstance(one.result, Tensor)}
+        self.own = _made_of_tensors(graph)
         self.read: dict[int, Read] = {}
+        self.taken: dict[int, Read] = {}
+        """The same by operations that take parts alone, of what is made of the model's tensors.
+
+        Others may not see its scale, such as a sign or a normalization, so that they tie nothing.
+        """
         self.parts: dict[int, dict[int, Read]] = {}
         self.partly: dict[int, list[int]] = {}
         """Values of which an operation took a part, and the axes along which it did."""
@@ -83,19 +95,34 @@ class Reading:
                 continue  # an unforeseen use: what counts as not read is pinned, which is right
 
     def _add(self, index: int, read: Read) -> None:
-        tensor = self.shapes.get(index)
-        if tensor is None:  # several results at once
+        """Note that places of a value are read."""
+        if index not in self.shapes:  # several results at once
             producer = self.producers.get(index)
-            self.parts[index] = dict.fromkeys(range(_results(producer) if producer else 0))
-        elif not has_plain_sizes(tensor):
-            self.read[index] = None
+            self.parts[index] = dict.fromkeys(range(results_of(producer) if producer else 0))
+        else:
+            self._merge(self.read, index, read)
+
+    def _take(self, index: int, read: Read, axes: Sequence[int], single: bool = False) -> None:
+        """The same for an operation that takes a part, along these axes; a ``single`` place is one of them.
+
+        Which place that is hardly depends on lengths, as the end of a part does.
+        """
+        self.partly.setdefault(index, []).extend(axes)
+        self._add(index, read)
+        if not single and index in self.own and index in self.shapes:
+            self._merge(self.taken, index, read)
+
+    def _merge(self, noted: dict[int, Read], index: int, read: Read) -> None:
+        tensor = self.shapes[index]
+        if not has_plain_sizes(tensor):
+            noted[index] = None
         elif tensor.numel():
-            before = self.read.get(index, read)
+            before = noted.get(index, read)
             both = None if before is None or read is None else before | read
             if both is None or bool(both.all()):
-                self.read[index] = None
+                noted[index] = None
             elif bool(both.any()):
-                self.read[index] = squeezed(both)
+                noted[index] = squeezed(both)
 
     def _follow(self, operation: Operation) -> None:
         """Note what an operation reads of what it takes."""
@@ -112,13 +139,16 @@ class Reading:
                 self.parts.setdefault(whole.index, {})[position] = parts[0]
         elif self.source(operation) is not None:
             self._move(operation, parts)
+        elif joined := self._joined(operation):
+            self._join(operation, joined, parts[0])
         else:
             for index, read in self._factors(operation):
-                if read is not None and not bool(read.any()):
+                if read is None:
+                    self._add(index, None)
+                elif bool(read.any()):
+                    self._take(index, read, [])
+                else:
                     self.silent.append((operation, index))
-                elif read is not None:
-                    self.partly.setdefault(index, [])
-                self._add(index, read)
 
     def source(self, operation: Operation) -> int | None:
         """The value whose elements an operation moves, if it does nothing else and where to is known."""
@@ -131,19 +161,49 @@ class Reading:
     def _move(self, operation: Operation, parts: Mapping[int, Read]) -> None:
         index = operation.references()[0]
         if operation.name in PARTIAL:
-            self.partly.setdefault(index, []).extend(_axes(operation))
-        whole = all(read is None for read in parts.values())
+            self._take(index, self._pulled(operation, parts), axes_of(operation), operation.name == "select")
+            return
+        self._add(index, self._before(operation, parts))
+        if operation.index in self.taken:
+            self._take(index, self._before(operation, {0: self.taken[operation.index]}), [])
+
+    def _before(self, operation: Operation, parts: Mapping[int, Read]) -> Read:
+        """Places of what an operation that moves all elements takes, by those of what comes out."""
         if operation.name in COPIES:
-            self._add(index, parts[0])
-        elif operation.name not in PARTIAL and whole and len(parts) == max(1, _results(operation)):
-            self._add(index, None)
-        else:
-            self._add(index, self._pulled(operation, parts))
+            return parts[0]
+        whole = all(read is None for read in parts.values()) and len(parts) == max(1, results_of(operation))
+        return None if whole else self._pulled(operation, parts)
+
+    def _joined(self, operation: Operation) -> list[int]:
+        """Values whose elements an operation puts together, if it does nothing else."""
+        arguments: Any = operation.arguments[: JOINS.get(operation.name, 0)]
+        arguments = arguments[0] if operation.name in LISTS else arguments
+        modes = (*operation.arguments, *operation.keywords.values()) if operation.name == "pad" else ()
+        if any(isinstance(one, str) and one != "constant" for one in modes):
+            return []  # it mirrors, which ties all places
+        if any(not isinstance(one, Ref) or one.index not in self.shapes for one in arguments):
+            return []
+        found: list[int] = [one.index for one in arguments]
+        return found if all(has_plain_sizes(self.shapes[index]) for index in found) else []
+
+    def _join(self, operation: Operation, joined: Sequence[int], read: Read) -> None:
+        """Of what is put together only those places are read that come out, and are read there."""
+        shapes = [tuple(self.shapes[index].shape) for index in joined]
+        counts = [math.prod(shape) for shape in shapes]
+        met = torch.zeros(sum(counts) + 1, dtype=torch.bool)  # the last is for constants, which are -1
+        if sum(counts) <= LARGEST:
+            moved = together(operation, cut(torch.arange(sum(counts)), shapes))
+            met[(moved if read is None else moved[read.expand(moved.shape)]).reshape(-1)] = True
+        else:  # fewer places than are read do no harm: the others are made to go with them
+            met[[0, *itertools.accumulate(counts[:-1])]] = True
+        axes = axes_of_joining(operation)
+        for index, part in zip(joined, cut(met, shapes), strict=True):
+            self._take(index, part, axes)
 
     def _pulled(self, operation: Operation, parts: Mapping[int, Read]) -> Tensor:
         """Places behind which a part is read; the operation is run on their numbers."""
         shape = tuple(self.shapes[operation.references()[0]].shape)
-        axes = [axis % len(shape) for axis in _axes(operation)]
+        axes = [axis % len(shape) for axis in axes_of(operation)]
         if axes and operation.name not in ("gather", "take_along_dim"):  # these go by all axes at once
             found = self._numbered(
                 operation, parts, [size if axis in axes else 1 for axis, size in enumerate(shape)]
@@ -193,7 +253,7 @@ class Reading:
     def _factors(self, operation: Operation) -> Iterator[tuple[int, Read]]:
         """What is read of the arguments of an operation that is no move: not what meets zeros alone."""
         name, arguments = operation.name, operation.arguments
-        met: dict[int, Read] = dict.fromkeys(operation.references())
+        met: dict[int, Read] = dict.fromkeys(operation.references()[1 if name == "fill" else 0 :])
         pairs: list[tuple[Any, Any, tuple[int, int] | None]] = []
         if name == "mul":
             pairs = [(arguments[0], arguments[1], None), (arguments[1], arguments[0], None)]
@@ -209,7 +269,11 @@ class Reading:
             zero = self._zeros(other)
             if isinstance(one, Ref) and zero is not None:
                 shape = tuple(self.shapes[one.index].shape)
-                met[one.index] = _spread(~zero, shape) if axes is None else _along(~zero, axes, len(shape))
+                met[one.index] = spread_over(~zero, shape) if axes is None else along(~zero, axes, len(shape))
+        if name in CONVOLUTIONS and isinstance(arguments[1], Ref):
+            zero, weight = self._zeros(arguments[0]), self.shapes[arguments[1].index]
+            if zero is not None:
+                met[arguments[1].index] = channels_met(operation, zero, tuple(weight.shape))
         factors = [one for one in arguments[: PRODUCTS.get(name, 0)] if isinstance(one, Ref)]
         if any(zero is not None and bool(zero.all()) for zero in map(self._zeros, factors)):
             for one in factors:
@@ -239,11 +303,8 @@ class Reading:
         Returns:
             Numbers of the values.
         """
-        found: set[int] = set()
-        for operation, index in self.silent:
-            if self._use(operation, index) not in met:
-                found |= {index, *self._first_values(operation)}
-        return found
+        alone = [one for one in self.silent if self._use(*one) not in met]
+        return {index for _, index in alone} | self._first_values([operation for operation, _ in alone])
 
     def _use(self, operation: Operation, index: int) -> Any:
         """What a step of a loop has in common with the next, of an operation and a value that it takes."""
@@ -259,15 +320,19 @@ class Reading:
             return self._made(references[0], depth)
         return (producer.name, *(self._made(one, depth - 1) for one in references)) if depth else None
 
-    def _first_values(self, operation: Operation) -> Iterator[int]:
-        """Results that are not zero any more, of an operation or of those behind it."""
-        zero = self._zeros(Ref(operation.index))
-        if zero is None or not bool(zero.all()):
-            yield operation.index
-            return
-        for user in self.producers.values():
-            if user.index in self.read and operation.index in user.references():
-                yield from self._first_values(user)
+    def _first_values(self, waiting: list[Operation]) -> set[int]:
+        """Results that are not zero any more, of operations or of those behind them."""
+        found: set[int] = set()
+        seen: set[int] = set()
+        while waiting:
+            operation = waiting.pop()
+            zero = self._zeros(Ref(operation.index))
+            if zero is None or not bool(zero.all()):
+                found.add(operation.index)
+            elif operation.index not in seen:
+                seen.add(operation.index)
+                waiting += [user for user in self.users.get(operation.index, ()) if user.index in self.read]
+        return found
 
     def _zeros(self, argument: Any) -> Tensor | None:
         """Elements of an argument that are known to be zero, if there are any."""
@@ -278,13 +343,14 @@ class Reading:
 
     def everywhere(self, index: int) -> Read:
         """Places of a value that are read, be it by way of another arrangement of the same elements."""
+        noted = self.taken if index in self.taken else self.read
         producer, position = self.producers.get(index), 0
         if producer is not None and producer.name == "getitem":
             whole, position = producer.arguments
             producer = self.producers.get(whole.index)
         source = None if producer is None else self.source(producer)
-        if self.read[index] is None or producer is None or source is None or source not in self.read:
-            return self.read[index]
+        if noted[index] is None or producer is None or source is None or source not in noted:
+            return noted[index]
         above = self.everywhere(source)
         if above is None:
             return None
@@ -292,37 +358,9 @@ class Reading:
         return None if bool(found.all()) else squeezed(found)
 
 
-def _results(operation: Operation) -> int:
-    """Number of tensors an operation returns."""
-    result: Any = operation.result
-    return len(cast("Sequence[Any]", result)) if isinstance(result, list | tuple) else 1
-
-
-def _axes(operation: Operation) -> list[int]:
-    """Axes along which an operation takes a part; none if that is no matter of single axes."""
-    if operation.name == "embedding":
-        return [0]
-    if operation.name in ("index", "_unsafe_index"):
-        return [axis for axis, place in enumerate(operation.arguments[1]) if place is not None]
-    if operation.name not in TAKEN_BY_AXIS:
-        return []
-    position = TAKEN_BY_AXIS[operation.name]
-    given = operation.arguments[position] if len(operation.arguments) > position else 0
-    return [operation.keywords.get("dim", given)]
-
-
-def _spread(there: Tensor, shape: Sequence[int]) -> Tensor:
-    """Places of a factor of that shape which meet places of the other one, with broadcasting."""
-    if there.dim() > len(shape):
-        there = there.flatten(0, there.dim() - len(shape)).any(dim=0) if shape else there.any()
-    there = aligned(there, len(shape))
-    for axis, size in enumerate(shape):
-        there = there.any(dim=axis, keepdim=True) if size == 1 else there
-    return there
-
-
-def _along(there: Tensor, axes: tuple[int, int], count: int) -> Tensor:
-    """The same of a matrix product, which sums over an axis of each of them: of one, and of the other."""
-    mine, others = axes
-    met = there.movedim(others, -1).reshape(-1, there.shape[others]).any(dim=0)
-    return met.reshape([-1 if axis == count + mine else 1 for axis in range(count)])
+def _made_of_tensors(graph: Graph) -> set[int]:
+    """Values that are made of the model's tensors and constants alone."""
+    found = {leaf.index for leaf in graph.leaves if leaf.kind != "input"}
+    for operation in graph.operations:
+        found |= {operation.index} if found.issuperset(operation.references()) else set()
+    return found

@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 from symoptim.errors import SymoptimError, TraceError
 from symoptim.symmetry.failures import require_plain, require_running, unwatched
 from symoptim.symmetry.graph import Graph
+from symoptim.symmetry.memory import reached_otherwise
 from symoptim.symmetry.quiet import TRACING
 from symoptim.symmetry.recorder import Earlier, Recorder
 from symoptim.symmetry.tensors import left_alone, plain_tensors, tensors_in
@@ -69,7 +70,7 @@ def record(
             return run(partial)
         except SymoptimError:
             raise
-        except Exception as error:
+        except Exception as error:  # of watching: the model runs
             raise unwatched(error) from error
 
 
@@ -102,7 +103,7 @@ def _recorded(
         stack.enter_context(cast("Any", torch).random.fork_rng())  # what dropout draws is not missing later
         stack.enter_context(cast("Any", sdpa_kernel)(SDPBackend.MATH))  # attention written out
         stack.enter_context(recorder.places())
-        stack.enter_context(_NoDetours())
+        stack.enter_context(_NoDetours(recorder))
         stack.enter_context(recorder)
         outputs, after, kept = functional(run)(tensors, inputs, named)
     graph = recorder.graph([*outputs, *kept], after)
@@ -117,6 +118,8 @@ def _leaves(recorder: Recorder, model: nn.Module) -> dict[str, Tensor]:
     for name, parameter in model.named_parameters():
         tensors[name] = parameter.detach()
         recorder.add_leaf(tensors[name], "parameter", name, original=parameter)
+    for tensor in reached_otherwise(model):
+        recorder.add_leaf(tensor, "constant", "memory", original=tensor)
     for name, buffer in model.named_buffers():
         tensors[name] = buffer.detach().clone()
         moves = name in saved or not buffer.is_floating_point()  # what is not saved is made anew by others
@@ -127,6 +130,11 @@ def _leaves(recorder: Recorder, model: nn.Module) -> dict[str, Tensor]:
 class _NoDetours(TorchFunctionMode):
     """Refuses to hand values to what cannot be watched, and whose results would look like constants."""
 
+    def __init__(self, recorder: Recorder) -> None:
+        """With the recorder that notes exceptions, also of what has become no operation yet."""
+        super().__init__()
+        self.recorder = recorder
+
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -134,12 +142,20 @@ class _NoDetours(TorchFunctionMode):
             return func(args[0] != 0)  # seen to ask for a truth value, not for a number
         if func is _tensor.tolist and args[0].numel() <= MOST_NUMBERS:
             return _numbers(args[0])
+        if func is _tensor.__deepcopy__:
+            return _copy_with(*args, **(kwargs or {}))
         if func in DETOURS:
             raise TraceError(
                 f"the model calls {func.__name__}() on a tensor and goes on with what torch does not see: "
                 "stay within torch's own operations"
             )
-        return func(*args, **(kwargs or {}))
+        with self.recorder.noting():
+            return func(*args, **(kwargs or {}))
+
+
+def _copy_with(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A deep copy of a tensor by an operation that is seen."""
+    return memo.setdefault(id(tensor), tensor.clone())
 
 
 def _numbers(tensor: Tensor) -> Any:

@@ -2,8 +2,8 @@
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from operator import getitem
 from threading import get_ident
@@ -11,12 +11,13 @@ from typing import Any, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, TypedStorage, UntypedStorage, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from symoptim.errors import TraceError
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
+from symoptim.symmetry.memory import address
 
 _module: Any = torch.nn.modules.module  # torch leaves hooks of all modules untyped
 
@@ -116,6 +117,7 @@ class Recorder(TorchDispatchMode):
         self.operations: list[Operation] = []
         self.written_back: dict[int, Ref | None] = {}
         self.seen: list[tuple[str, Tensor]] = []
+        self.raised: dict[str, None] = {}
 
     def add_leaf(self, tensor: Tensor, kind: Kind, name: str, *, original: Tensor) -> int:
         """Note a value that is there from the beginning."""
@@ -131,11 +133,16 @@ class Recorder(TorchDispatchMode):
         self.number[id(value)] = index
         for one in tree_leaves(value):
             if isinstance(one, Tensor):
-                self.in_memory.setdefault(_memory(one), {})[id(one)] = one
+                self.in_memory.setdefault(address(one), {})[id(one)] = one
         return index
 
     def refer(self, value: Any, *, literal: bool = False) -> Any:
         """A reference to a tensor; a constant if it was there before, or is a number written down."""
+        if isinstance(value, UntypedStorage | TypedStorage):
+            raise TraceError(
+                "the model makes a tensor of the memory of another one (a storage), and torch does not see "
+                "of which: take views and copies by operations (view, as_strided, clone)"
+            )
         if not isinstance(value, Tensor):
             return value
         if id(value) in self.parts:
@@ -147,8 +154,8 @@ class Recorder(TorchDispatchMode):
                     f"a tensor of shape {tuple(value.shape)} comes from where torch does not see (numpy, "
                     "compiled code): make it by torch's own operations, or give it as an input"
                 )
-            own = {_memory(leaf.tensor) for leaf in self.leaves if leaf.kind != "constant"}
-            original = value if _memory(value) in own else value.clone()  # a second way to a weight is seen
+            own = {address(leaf.tensor) for leaf in self.leaves if leaf.kind != "constant"}
+            original = value if address(value) in own else value.clone()  # a second way to a weight is seen
             kind = "constant "
             if self.earlier.is_made(value):
                 kind = EARLIER
@@ -182,6 +189,17 @@ class Recorder(TorchDispatchMode):
         stack.callback(hook.remove)
         return stack
 
+    @contextmanager
+    def noting(self) -> Generator[None]:
+        """Note the module at work if an exception comes: a model may catch it, and go another way."""
+        try:
+            yield
+        except TraceError:
+            raise
+        except Exception:
+            self.raised[self.stack[-1] if self.stack else ""] = None
+            raise
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -190,7 +208,8 @@ class Recorder(TorchDispatchMode):
         arguments, named = tree_map(refer, tuple(args)), tree_map(refer, keywords)
         written = list(_written(func, args, keywords))
         others = {key: one for tensor in written for key, one in self._sharing(tensor).items()}
-        result = func(*args, **keywords)
+        with self.noting():
+            result = func(*args, **keywords)
         if name == "copy_" and arguments[0].index in self.written_back:
             self.written_back[arguments[0].index] = arguments[1]  # what became of a buffer, or of an input
         elif written and (len(others) > 1 or written[0] is not args[0] or not name.endswith("_")):
@@ -201,7 +220,7 @@ class Recorder(TorchDispatchMode):
 
     def _sharing(self, tensor: Tensor) -> dict[int, Tensor]:
         """All values that lie in the memory of one."""
-        return self.in_memory.get(_memory(tensor), {id(tensor): tensor})
+        return self.in_memory.get(address(tensor), {id(tensor): tensor})
 
     def _overwrite(
         self, name: str, func: Any, arguments: Any, named: Any, others: Mapping[int, Tensor]
@@ -249,7 +268,14 @@ class Recorder(TorchDispatchMode):
                 mutated.append((name, self.refer(tensor)))
         known = [one for one in self.seen if id(one[1]) in self.number or id(one[1]) in self.parts]
         seen = tuple((place, self.refer(one)) for place, one in known)
-        return Graph(tuple(self.leaves), tuple(self.operations), tuple(refs), tuple(mutated), seen)
+        return Graph(
+            tuple(self.leaves),
+            tuple(self.operations),
+            tuple(refs),
+            tuple(mutated),
+            seen,
+            raised=tuple(self.raised),
+        )
 
 
 def _written(func: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Iterator[Tensor]:
@@ -258,10 +284,6 @@ def _written(func: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -
         given = arguments[position] if position < len(arguments) else keywords.get(argument.name)
         if argument.alias_info is not None and argument.alias_info.is_write and isinstance(given, Tensor):
             yield given
-
-
-def _memory(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
 
 
 def _shape_alone(value: Any) -> Any:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.sparse import TINY, Sparse, product
-from symoptim.symmetry.tensors import first_places, unique_rows, unique_values
+from symoptim.symmetry.tensors import first_places, on_cpu, unique_rows, unique_values
 
 LONGEST = 8  # terms of an equation that is looked for among others
 
@@ -33,6 +33,7 @@ class _Level(NamedTuple):
     entries: Sparse
 
 
+@on_cpu
 def null_space(count: int, equations: Sequence[tuple[tuple[float, ...], Tensor]], rank: Tensor) -> NullSpace:
     """Solve homogeneous equations.
 

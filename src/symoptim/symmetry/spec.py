@@ -18,7 +18,7 @@ from symoptim.errors import OptionError, SymmetryError
 from symoptim.modules import require_module
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.state import TOLERANCE, require_movable, require_ties, require_tolerance, rescaled
-from symoptim.symmetry.tensors import model_tensors
+from symoptim.symmetry.tensors import model_tensors, on_cpu
 
 if TYPE_CHECKING:
     from symoptim.symmetry.certify import Certificate
@@ -74,6 +74,7 @@ class SymmetrySpec:
 
         return text_of(self)
 
+    @on_cpu
     def random(self, *, seed: int = 0, spread: float = 1.0) -> Tensor:
         """Log-scales of a random element, uniform in [-spread, spread]."""
         if not 0 <= spread < float("inf"):
@@ -81,6 +82,7 @@ class SymmetrySpec:
         generator = torch.Generator().manual_seed(seed)
         return spread * (2 * torch.rand(len(self), generator=generator, dtype=torch.float64) - 1)
 
+    @on_cpu
     def log_scales(self, element: Tensor, names: Iterable[str] | None = None) -> dict[str, Tensor]:
         """What an element adds to the logarithm of every entry, by name of the tensor; shapes broadcast.
 
@@ -104,11 +106,13 @@ class SymmetrySpec:
             found[name] = terms or [scales.new_zeros([1] * len(moved.shape))]
         return found
 
+    @on_cpu
     def by_generator(self, totals: Tensor) -> Tensor:
         """Numbers of scales, the last of which is of none, added up for every generator, times exponents."""
         values = self.exponents.values * totals[self.exponents.rows]
         return torch.zeros(len(self), dtype=torch.float64).index_add_(0, self.exponents.columns, values)
 
+    @on_cpu
     def by_scale(self, element: Tensor) -> Tensor:
         """Numbers of generators added up for every scale, times exponents; zero for no scale at the end."""
         values = self.exponents.values * element[self.exponents.columns]
@@ -126,6 +130,7 @@ class SymmetrySpec:
         if not bool(element.isfinite().all()):
             raise OptionError("log-scales must be finite, and some of these are not")
 
+    @on_cpu
     def charges(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The adjoint of :meth:`log_scales`: for every generator the sum of entries times exponents.
 
@@ -147,6 +152,7 @@ class SymmetrySpec:
                 totals.index_add_(0, term.reshape(-1) % (self.scales + 1), summed.reshape(-1))
         return self.by_generator(totals)
 
+    @on_cpu
     def moves(self, names: Iterable[str]) -> Tensor:
         """Which generators move any of these tensors."""
         touched = torch.zeros(self.scales + 1, dtype=torch.bool)

@@ -1,14 +1,47 @@
 """Small operations on tensors that torch leaves untyped or does not have."""
 
-from collections.abc import Generator, Sequence
+import functools
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from symoptim.errors import TraceError
+
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found")
+
+
+def on_cpu(function: Callable[Arguments, Found]) -> Callable[Arguments, Found]:
+    """A function whose own tensors are on the CPU, whatever ``torch.set_default_device`` says.
+
+    >>> with torch.device("meta"):
+    ...     on_cpu(torch.zeros)(2).device.type
+    'cpu'
+    """
+
+    @functools.wraps(function)
+    def there(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Found:
+        with torch.device("cpu"):
+            return function(*arguments, **keywords)
+
+    return there
+
+
+def can_move(tensor: Tensor) -> bool:
+    """Whether a parameter or buffer can be rescaled: dense numbers of more than eight bits."""
+    return tensor.is_floating_point() and keeps_digits(tensor) and tensor.layout == torch.strided
+
+
+def keeps_digits(tensor: Tensor) -> bool:
+    """Whether numbers of its type are as fine wherever they are: no integers, no floats of eight bits.
+
+    Those have two or three binary digits, and few exponents: what they round to depends on the scale.
+    """
+    return tensor.is_complex() or (tensor.is_floating_point() and tensor.itemsize > 1)
 
 
 def filled(axes: int, value: int) -> Tensor:
@@ -108,8 +141,9 @@ def tensors_in(output: Any) -> list[Tensor]:
         if not isinstance(leaf, Tensor | int | float | complex | str | bytes | torch.dtype | None):
             raise TraceError(
                 f"the model returns a {type(leaf).__name__}, and tensors in it cannot be seen: let it return "
-                "tensors, tuples, lists or dictionaries (use_cache=False if it is a cache), or register the "
-                "class with torch.utils._pytree"
+                "tensors, tuples, lists or dictionaries, or register the class with torch.utils._pytree; if "
+                'it is a cache, call without it (keywords={"use_cache": False}, or use_cache = False in '
+                "its config)"
             )
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 

@@ -4,8 +4,11 @@ An empty table of decompositions turns everything in-place into values and keeps
 normalization and attention as they are; operations without a rule are then decomposed, those alone.
 """
 
+import functools
 import operator
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
+from contextlib import contextmanager
+from types import MethodType
 from typing import Any, cast
 
 import torch
@@ -15,8 +18,9 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from symoptim.symmetry.failures import require_plain
+from symoptim.symmetry.failures import not_exported, require_plain
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
+from symoptim.symmetry.memory import reached_otherwise
 from symoptim.symmetry.program import does_the_same
 from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.tensors import left_alone, model_tensors, plain_tensors
@@ -53,7 +57,7 @@ def trace(
         NotExportable: for a reason of torch's, or because the model does something else when it is exported.
     """
     require_plain(model)
-    with quietly(), left_alone(model):
+    with quietly(), left_alone(model), _failing_quietly(model):
         before = set(map(id, plain_tensors(model)))
         try:
             # torch leaves the decomposing untyped
@@ -63,13 +67,37 @@ def trace(
             program = program.run_decompositions(table) if table else program
             graph = _graph(program, model)
         except Exception as failure:  # whatever torch has to say about a model that runs all the same
-            first, *_ = str(failure).strip().splitlines() or [""]
-            raise NotExportable(f"{type(failure).__name__}: {first}") from failure
+            raise NotExportable(not_exported(failure.__cause__ or failure)) from failure
         if any(id(tensor) not in before for tensor in plain_tensors(model)):
             raise NotExportable("the model keeps tensors in attributes that are no buffers")
         if compare and not does_the_same(program, model, inputs, keywords or {}):
             raise NotExportable("the exported program computes something else than the model")
     return graph
+
+
+class _Failed(Exception):  # noqa: N818 - nobody outside sees it
+    """The model's forward has failed, for the reason that is its cause."""
+
+
+@contextmanager
+def _failing_quietly(model: nn.Module) -> Generator[None]:
+    """Let forward fail with an exception of ours: of its own torch would print all that it has traced."""
+    attributes = vars(model)
+    own: Callable[..., Any] | None = attributes.get("forward")
+
+    @functools.wraps(own or type(model).forward)
+    def forward(self: nn.Module, *inputs: Any, **keywords: Any) -> Any:
+        try:
+            return own(*inputs, **keywords) if own else type(model).forward(self, *inputs, **keywords)
+        except Exception as failure:
+            raise _Failed from failure
+
+    attributes["forward"] = MethodType(forward, model)
+    try:
+        yield
+    finally:
+        del attributes["forward"]
+        attributes.update({"forward": own} if own else {})
 
 
 class NotExportable(Exception):  # noqa: N818 - nobody outside sees it: the model is run instead
@@ -109,6 +137,10 @@ def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
             mutated.append((str(spec.target), Ref(place)))
         else:  # what is written into an input is seen outside, too
             outputs.append(Ref(place))
+    leaves += [
+        Leaf(index, "constant", "memory", tensor)
+        for index, tensor in enumerate(reached_otherwise(model), start=len(number))
+    ]
     return Graph(tuple(leaves), tuple(operations), tuple(outputs), tuple(mutated))
 
 

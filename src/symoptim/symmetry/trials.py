@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from symoptim.errors import SymmetryError
-from symoptim.symmetry.exact import Arguments, Trial, difference
+from symoptim.symmetry.exact import Arguments, Trial, dense, difference
 from symoptim.symmetry.failures import described
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.tensors import model_tensors
+from symoptim.symmetry.tensors import model_tensors, on_cpu
 
 NUDGE = 1e-12
 """Relative change of weights that shows how much rounding is magnified."""
@@ -87,7 +88,7 @@ class Trials:
             trial.model.eval()
             try:
                 evaluated = trial.calls(arguments, 1)
-            except Exception as failure:
+            except Exception as failure:  # it may be a mode the model has never been in: that is said
                 self.notes[f"evaluation mode could not be tried ({described(failure)})"] = None
         if trial.shared:
             raise SymmetryError(
@@ -111,7 +112,7 @@ class Trials:
             after = self._outputs(trial, arguments, calls)
         except SymmetryError:
             raise
-        except Exception as failure:
+        except Exception as failure:  # whatever it is, the copies differ
             self.notes[f"a rescaled copy cannot be called ({described(failure)})"] = None
             return Change(math.inf, 0.0)
         known = min(len(before.evaluated), len(after.evaluated))
@@ -129,7 +130,9 @@ class Trials:
         with torch.no_grad():
             for parameter in trial.model.parameters():
                 if parameter.is_floating_point():
-                    drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                    drawn = torch.randn(
+                        parameter.shape, generator=generator, dtype=torch.float64, device="cpu"
+                    )
                     parameter.mul_((1 + NUDGE * drawn).to(parameter.device))
         after = self._outputs(trial, arguments, 2)
         felt = max(difference(before.calls, after.calls), difference(before.evaluated, after.evaluated))
@@ -139,21 +142,40 @@ class Trials:
         self, arguments: Arguments, element: Tensor | None = None, *, ignored: Collection[float] = ()
     ) -> dict[str, Tensor] | None:
         """Weights times gradients of a random loss of the outputs; None where there are no gradients."""
-        spec, trial = self.spec, self.trial(element, ignored=ignored)
-        named = {spec.aliases.get(name, name): one for name, one in trial.model.named_parameters()}
-        leaves = {name: one.requires_grad_() for name, one in named.items() if name in spec.tensors}
-        try:
-            with torch.enable_grad():
-                loss = _random_loss(trial.call(trial.given(arguments)))
-            if loss is None:
-                return {}
-            gradients: Any = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-        except RuntimeError:  # it writes to what the backward pass needs, or an operation has none
-            return None
-        pairs = zip(leaves.items(), gradients, strict=True)
-        return {name: (leaf * grad).detach() for (name, leaf), grad in pairs if grad is not None}
+        spec = self.spec
+        with cast("Any", torch).inference_mode(False), torch.enable_grad():
+            trial = self.trial(element, ignored=ignored)
+            named = {spec.aliases.get(name, name): one for name, one in trial.model.named_parameters()}
+            leaves = {name: one.requires_grad_() for name, one in named.items() if name in spec.tensors}
+            try:
+                with trial.exactly():  # also what is computed anew in the backward pass (checkpoints)
+                    loss = _random_loss(trial.returned(_with_gradients(trial.given(arguments))))
+                    if loss is not None:
+                        cast("Any", loss).backward()
+            except RuntimeError:  # it writes to what the backward pass needs, or an operation has none
+                return None
+        gradients = ((name, leaf, leaf.grad) for name, leaf in leaves.items())
+        return {name: _product(leaf, grad) for name, leaf, grad in gradients if grad is not None}
 
 
+def _product(leaf: Tensor, gradient: Tensor) -> Tensor:
+    """A weight times its gradient, which may be sparse."""
+    return (leaf * dense(gradient)).detach()
+
+
+def _with_gradients(arguments: Arguments) -> Arguments:
+    """Arguments that ask for gradients: without, checkpoints of the older kind have none at all."""
+
+    def asking(value: Any) -> Any:
+        if not isinstance(value, Tensor) or not value.is_floating_point() or value.layout != torch.strided:
+            return value
+        return value.requires_grad_().clone()  # no leaf: the model may write into it
+
+    positional, keywords = tree_map(asking, (arguments[0], dict(arguments[1])))
+    return positional, keywords
+
+
+@on_cpu
 def _random_loss(outputs: list[Tensor]) -> Tensor | None:
     """The sum of outputs times random numbers, each relative to its size; None where no gradient flows."""
     generator = torch.Generator().manual_seed(0)

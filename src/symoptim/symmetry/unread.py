@@ -92,5 +92,5 @@ def _tie_term(system: System, term: Tensor, read: Tensor, order: Sequence[int]) 
         some = read.any(dim=axis, keepdim=True)
         pairs = stacked([ids, ids.gather(axis, place)])
         system.require([1, -1], pairs[some & ~read])
-        read = read | some
+        read = (read | some) & (ids != ANYTHING)
     system.require([1], ids[~read])  # all that is read is zero: there is nothing to go with

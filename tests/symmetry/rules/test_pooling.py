@@ -1,6 +1,7 @@
 """Pools that slide over features, whose scales differ."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -67,4 +68,53 @@ def test_a_window_that_is_rounded_up_ties_only_what_is_in_it() -> None:
     arguments = inputs(torch.Generator().manual_seed(2))
     spec = discover(model, arguments)
     assert len(spec) == 2 == true_dimension(model, inputs)
+    assert not changes(spec, model, arguments)
+
+
+def mean(x: Tensor, **options: Any) -> Tensor:
+    return avg_pool2d(x, 3, 1, 1, **{"count_include_pad": False, **options})
+
+
+DIFFERENCES: dict[str, tuple[Callable[[Tensor], Tensor], int]] = {
+    "from its mean": (lambda y: mean(y) - y, 8),
+    "of a mean": (lambda y: y - mean(y), 8),
+    "the other way round": (lambda y: torch.rsub(mean(y), y), 8),
+    "of twice the value": (lambda y: 2 * y - y, 4),
+    "of the value and itself": (lambda y: y + y - y, 4),
+    "of twice the mean": (lambda y: 2 * mean(y) - y, 4),
+    "of the mean of twice the value": (lambda y: mean(2 * y) - y, 4),
+    "of a mean with zeros around": (lambda y: mean(y, count_include_pad=True) - y, 4),
+    "of a mean by another number": (lambda y: mean(y, divisor_override=4) - y, 4),
+    "twice": (lambda y: torch.sub(mean(y), y, alpha=2), 4),
+    "a sum": (lambda y: mean(y) + y, 4),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_bias_is_dead_in_a_difference_from_its_mean(name: str) -> None:
+    function, number = DIFFERENCES[name]
+    model = exact(
+        Lambda(
+            lambda self, x: self.head(function(self.first(x))),
+            first=nn.Conv2d(3, 4, 1),
+            head=nn.Conv2d(4, 2, 1),
+        )
+    )
+    inputs = rand(2, 3, 4, 4)
+    arguments = inputs(torch.Generator().manual_seed(2))
+    spec = discover(model, arguments)
+    assert len(spec) == number == true_dimension(model, inputs)
+    assert not changes(spec, model, arguments)
+
+
+def test_a_shift_of_a_normalization_is_dead_there_too() -> None:
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        normalized = self.norm(x)
+        return self.head(x + (mean(normalized) - normalized))
+
+    model = exact(Lambda(forward, norm=nn.GroupNorm(1, 4), head=nn.Conv2d(4, 2, 1)))
+    inputs = rand(2, 4, 4, 4)
+    arguments = inputs(torch.Generator().manual_seed(2))
+    spec = discover(model, arguments)
+    assert len(spec) == 4 == true_dimension(model, inputs)
     assert not changes(spec, model, arguments)

@@ -59,3 +59,18 @@ def test_a_constant_that_guards_a_division_is_listed(name: str) -> None:
     spec = discover(Function(forward, *HIDDEN), (torch.randn(5, 4, dtype=torch.float64),))
     assert spec.approximate
     assert len(spec) == number
+
+
+def test_deep_divisors_are_gone_through_once() -> None:
+    """Not once for every way through them: there are a billion."""
+
+    def deep(m: Any, x: Tensor) -> Tensor:
+        size = m.p0.norm()
+        for _ in range(30):
+            size = (size * size).sqrt()
+        size = size + 1e-5
+        for _ in range(30):
+            size = (size * size).sqrt()
+        return x @ (m.p0 / size)
+
+    assert len(discover(Function(deep, *HIDDEN), (torch.randn(5, 4, dtype=torch.float64),))) == 1

@@ -48,6 +48,8 @@ MOST_KEPT = 4
 @rule("add", "sub", "rsub", sees_deferred=True)
 def _add(context: Context, one: Any, other: Any, alpha: float = 1) -> Result:
     if isinstance(one, Form) and isinstance(other, Form):
+        if alpha == 1 and _is_of_mean(context):  # a bias is its own mean
+            one, other = _without_common(one, other)
         large, small = (one, other) if math.prod(one.shape) >= math.prod(other.shape) else (other, one)
         return plus(context, large, small)
     form, number = (one, other) if isinstance(one, Form) else (other, one)
@@ -55,6 +57,27 @@ def _add(context: Context, one: Any, other: Any, alpha: float = 1) -> Result:
         return form
     form = context.system.settle(form)
     return form if context.is_guard(number * alpha, form) else context.system.pin(form)
+
+
+def _is_of_mean(context: Context) -> bool:
+    """Whether an operation is the difference of a value and its mean over windows, to the digit."""
+    if context.operation.name == "add" or len(context.operation.references()) != 2:
+        return False
+    one, other = context.operation.references()
+    pairs = ((context.producers.get(one), other), (context.producers.get(other), one))
+    return any(
+        mean is not None and mean.name.startswith("avg_pool") and mean.references() == [value]
+        for mean, value in pairs
+    )
+
+
+def _without_common(one: Form, other: Form) -> tuple[Form, Form]:
+    """Both sides of a difference without the summands that both have."""
+    mine, theirs = ({id(addend) for addend in form.addends} for form in (one, other))
+    return (
+        replace(one, addends=tuple(addend for addend in one.addends if id(addend) not in theirs)),
+        replace(other, addends=tuple(addend for addend in other.addends if id(addend) not in mine)),
+    )
 
 
 @rule("maximum", "minimum", "fmax", "fmin")

@@ -4,10 +4,15 @@ The result has the scale of the gain. The eps that guards the division makes it 
 not felt; an eps that is large is part of the function, and then the input cannot scale.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from symoptim.symmetry.form import Form, fixed
+import torch
+from torch import Tensor
+
+from symoptim.symmetry.form import Deferred, Form, fixed
 from symoptim.symmetry.rules.registry import Context, Result, rule
 from symoptim.symmetry.system import System, move
 from symoptim.symmetry.tensors import aligned
@@ -16,16 +21,20 @@ from symoptim.symmetry.tensors import aligned
 def affine(
     context: Context, shape: tuple[int, ...], gain: Form | None, shift: Form | None, after: int
 ) -> Form:
-    """Form of ``normalized * gain + shift``; ``after`` axes follow those of the gain."""
+    """Form of ``normalized * gain + shift``, the latter put off; ``after`` axes follow those of the gain."""
+
+    def around(tensor: Tensor) -> Tensor:
+        before = len(shape) - tensor.dim() - after
+        return tensor.reshape([1] * before + list(tensor.shape) + [1] * after)
 
     def placed(form: Form) -> Form:
-        before = len(shape) - len(form.shape) - after
-        settled = context.system.settle(form)
-        moved = move(settled, lambda ids: ids.reshape([1] * before + list(ids.shape) + [1] * after))
-        return Form(shape, moved.terms)
+        return Form(shape, move(context.system.settle(form), around).terms)
 
     result = placed(gain) if gain is not None else fixed(shape)
-    return context.system.same(result, placed(shift)) if shift is not None else result
+    if shift is None:
+        return result
+    spread = around(torch.arange(math.prod(shift.shape)).reshape(shift.shape))
+    return replace(result, addends=(Deferred(spread, lambda: placed(shift)),))
 
 
 def inverse(system: System, scale: Form) -> Form:

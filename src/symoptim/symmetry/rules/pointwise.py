@@ -10,6 +10,7 @@ from torch import Tensor
 from symoptim.symmetry.form import Form, anything, fixed
 from symoptim.symmetry.rules.registry import Context, Result, rule
 from symoptim.symmetry.system import move
+from symoptim.symmetry.tensors import keeps_digits
 
 COPIES = "clone alias detach _to_copy to contiguous lift_fresh_copy lift_fresh".split()
 HOMOGENEOUS = (
@@ -44,7 +45,7 @@ def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
     if result.dtype == torch.bool:
         context.system.settle(form)
         return fixed(context.shape)  # only whether it is zero
-    return form if result.is_floating_point() or result.is_complex() else context.system.pin(form)
+    return form if keeps_digits(result) else context.system.pin(form)
 
 
 @rule(*HOMOGENEOUS, sees_deferred=True)

@@ -1,14 +1,16 @@
 """Pooling and resampling: the scale may not vary within a window."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 from torch.nn.functional import pad
 
-from symoptim.symmetry.form import ANYTHING, Form, fixed
+from symoptim.symmetry.form import ANYTHING, Deferred, Form, fixed
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
-from symoptim.symmetry.tensors import squeezed
+from symoptim.symmetry.tensors import different_values, squeezed
+from symoptim.symmetry.terms import varying
 
 AXES = {"1d": 1, "2d": 2, "3d": 3}
 RESAMPLING = (
@@ -49,8 +51,40 @@ def _resample(context: Context, form: Form, *_: Any, **__: Any) -> Result:
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
+    sees_deferred=True,
 )
 def _pool(
+    context: Context,
+    form: Form,
+    kernel: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    *rest: Any,
+    **keywords: Any,
+) -> Result:
+    kept = _passed_on(context, form, padding, rest, keywords)
+    seen = replace(
+        form, addends=tuple(one for one in form.addends if not any(one is other for other in kept))
+    )
+    found = _pooled(context, context.system.settle(seen), kernel, stride, padding, *rest, **keywords)
+    return replace(found, addends=kept) if kept and isinstance(found, Form) else found
+
+
+def _passed_on(
+    context: Context, form: Form, padding: Any, rest: Sequence[Any], keywords: Mapping[str, Any]
+) -> tuple[Deferred, ...]:
+    """Summands that a mean over windows leaves as they are: a bias is the same everywhere in them."""
+    count = spatial_axes(context)
+    names = ("ceil_mode", "count_include_pad", "divisor_override")
+    given = {**dict(zip(names, rest, strict=False)), **keywords}
+    beside = any(listed(padding, count)) and given.get("count_include_pad", True)
+    if "avg" not in context.operation.name or beside or given.get("divisor_override") is not None:
+        return ()
+    varied = varying(form, form.addends, range(-count, 0)) if form.shape == context.shape else form.addends
+    return tuple(one for one in form.addends if not any(one is other for other in varied))
+
+
+def _pooled(
     context: Context,
     form: Form,
     kernel: Any,
@@ -69,6 +103,8 @@ def _pool(
             raise CannotTell
     steps = listed(stride or kernel, count)
     ids = _windows(single.ids(), context.shape, listed(kernel, count), steps, listed(padding, count))
+    if not set(different_values(single.ids())) <= set(different_values(ids)):
+        return _resample(context, form)  # a place in no window goes with the others: longer inputs see it
     tied = context.system.const_along(Form(tuple(ids.shape), (ids,)), range(-count, 0))
     terms = tuple(squeezed(term.reshape(term.shape[:-count]).expand(context.shape)) for term in tied.terms)
     return with_indices(context, Form(context.shape, terms))

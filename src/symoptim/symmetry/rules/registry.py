@@ -79,29 +79,48 @@ class Context:
         return guards
 
     def _is_divisor(self, index: int) -> bool:
-        """Whether others are divided by a value, and it serves for nothing else."""
-        return all(user is not None and self._divides(user, index) for user in self.users.get(index, ()))
+        """Whether others are divided by a value and what is made of it, and it serves for nothing else."""
+        waiting, seen = [index], {index}
+        while waiting:
+            value = waiting.pop()
+            for user in self.users.get(value, ()):
+                if user is None:
+                    return False
+                behind = self._divides(user, value)
+                if behind is None:
+                    return False
+                waiting += behind - seen
+                seen |= behind
+        return True
 
-    def _divides(self, user: Operation, index: int) -> bool:
-        """Whether an operation divides by a value, or what it makes of it is a divisor."""
+    def _divides(self, user: Operation, index: int) -> set[int] | None:
+        """Values that have to be divisors, too, for an operation to divide by one; None if it does not."""
         mine = [isinstance(one, Ref) and one.index == index for one in user.arguments]
-        if user.name in INVERSES:
-            return True
+        behind = {user.index}
+        if user.name in INVERSES or user.name in UNREAD:
+            return set()
         if user.name == "pow" and mine == [True, False] and isinstance(user.arguments[1], int | float):
-            return user.arguments[1] < 0 or self._is_divisor(user.index)
+            return set() if user.arguments[1] < 0 else behind
         if user.name in ("div", "true_divide") and not user.keywords.get("rounding_mode"):
-            return mine == [False, True] or (mine == [True, False] and self._is_divisor(user.index))
-        return user.name in UNREAD or (user.name in BEHIND_GUARDS and self._is_divisor(user.index))
+            above = behind if mine == [True, False] else None
+            return set() if mine == [False, True] else above
+        return behind if user.name in BEHIND_GUARDS else None
 
     def _is_reduced(self) -> bool:
         """Whether what the operation takes is a sum, a mean, a norm, or made of such alone."""
-        return all(map(self._comes_from_reduction, self.operation.references()))
-
-    def _comes_from_reduction(self, index: int) -> bool:
-        producer = self.producers.get(index)
-        if producer is None or producer.name in REDUCTIONS:
-            return producer is not None
-        return producer.name in PASSING and all(map(self._comes_from_reduction, producer.references()))
+        waiting = self.operation.references()
+        seen = set(waiting)
+        while waiting:
+            producer = self.producers.get(waiting.pop())
+            if producer is None:
+                return False
+            if producer.name not in REDUCTIONS:
+                behind = set(producer.references()) - seen
+                if producer.name not in PASSING:
+                    return False
+                waiting += behind
+                seen |= behind
+        return True
 
 
 REDUCTIONS = frozenset("sum mean var std var_mean std_mean linalg_vector_norm norm amax".split())
