@@ -30,7 +30,14 @@ from symoptim.symmetry.names import (
     starred,
 )
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.tensors import different_values, squeezed, sum_of_few, unique_rows, whole_numbers
+from symoptim.symmetry.tensors import (
+    different_values,
+    on_cpu,
+    squeezed,
+    sum_of_few,
+    unique_rows,
+    whole_numbers,
+)
 
 ENTRIES = -1
 
@@ -74,6 +81,7 @@ class KindOfUnit(NamedTuple):
         return len(self.generators)
 
 
+@on_cpu
 def kinds(spec: SymmetrySpec) -> list[KindOfUnit]:
     """All kinds of generators, in the order of the tensors they move."""
     members: dict[tuple[str, tuple[tuple[str, int], ...]], list[int]] = {}
@@ -223,6 +231,7 @@ def _entries(terms: Sequence[Tensor]) -> Iterator[tuple[int | None, float, Tenso
 FEW = 12  # kinds that are shown as they are
 
 
+@on_cpu
 def table_of(spec: SymmetrySpec) -> list[KindOfUnit]:
     """All kinds; of a deep network those that differ by the number of a layer only are one.
 
@@ -311,6 +320,7 @@ def text_of(spec: SymmetrySpec) -> str:
     return "\n".join([*lines, *remarks(spec)])
 
 
+@on_cpu
 def remarks(spec: SymmetrySpec) -> list[str]:
     """The mode it was found in, what was pinned and why, and what holds only nearly or on some paths."""
     said = [f"found in {_mode_of(spec.modes)}"] if spec.modes else []

@@ -25,7 +25,7 @@ from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
-from symoptim.symmetry.tensors import arguments_of, model_tensors, unique_values, whole_numbers
+from symoptim.symmetry.tensors import arguments_of, model_tensors, on_cpu, unique_values, whole_numbers
 from symoptim.symmetry.trace import NotExportable, trace
 from symoptim.symmetry.variations import Call
 
@@ -195,6 +195,7 @@ def _traced(model: nn.Module, call: Call, *, compare: bool = False) -> tuple[Gra
         return None, str(failure)
 
 
+@on_cpu
 def _ranks(findings: Findings) -> Tensor:
     """Which unknowns stay free: scales of units (0, 1), then of a tensor's rows, columns, and buffers (4)."""
     rank = torch.ones(findings.system.count, dtype=torch.int64)
@@ -225,6 +226,7 @@ def _of_tensors(findings: Findings) -> Tensor:
     return mine
 
 
+@on_cpu
 def _spec(findings: Findings, space: NullSpace, aliases: dict[str, str], recorded: str) -> SymmetrySpec:
     """Only the unknowns of the model's tensors, and the generators that move any of them."""
     of_parameter = _of_tensors(findings)
@@ -271,6 +273,7 @@ def _spoken(operation: str) -> str:
     return re.sub(r"^_*(native_)?(\w+?)(_legit\w*)?$", r"\2", operation)
 
 
+@on_cpu
 def _names(findings: Findings, free: Tensor) -> tuple[str, ...]:
     """Where each generator's unit is: the operation or tensor that brought its unknown, its number there."""
     starts = torch.tensor([first for first, _ in findings.origins])

@@ -22,7 +22,7 @@ from torch import Tensor
 from symoptim.symmetry.describe import KindOfUnit, kinds
 from symoptim.symmetry.names import is_number, numbers_in, products, starred
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.tensors import squeezed, whole_numbers
+from symoptim.symmetry.tensors import on_cpu, squeezed, whole_numbers
 
 
 class Mapping(NamedTuple):
@@ -45,6 +45,7 @@ class Mapping(NamedTuple):
         return not self.rows
 
 
+@on_cpu
 def mappings(spec: SymmetrySpec) -> list[Mapping]:
     """The groups of a model that can be given to AWQ and SmoothQuant, in the model's order.
 
@@ -62,6 +63,7 @@ def mappings(spec: SymmetrySpec) -> list[Mapping]:
     return [one for one in indexed_mappings(spec) if one.is_simple]
 
 
+@on_cpu
 def indexed_mappings(spec: SymmetrySpec) -> list[Mapping]:
     """All groups in which rows of one weight go against columns of others, with the indices if needed.
 

@@ -123,6 +123,8 @@ class _Surveyor:
         self._try_values(calls[0], kept)
         self._try_sizes(calls[0], kept)
         self.decisions += undecided([self._answers(graph) for graph in self.passes])
+        for place in {place for graph in self.passes for place in graph.raised}:
+            self._decide(place, "an exception that the model catches may decide the path")
         self._close(found)
         self._note_kept(found)
         if found.exposed:

@@ -20,6 +20,7 @@ from symoptim.errors import ZeroFilterError
 from symoptim.geometry.filters import filter_axes, has_unit_norm, lacks_direction, norm
 from symoptim.symmetry.sparse import TINY, Sparse, product
 from symoptim.symmetry.spec import Moved, SymmetrySpec
+from symoptim.symmetry.tensors import on_cpu
 
 
 class GaugeRows(NamedTuple):
@@ -34,6 +35,7 @@ class GaugeRows(NamedTuple):
     """By row, the power of that generator by which it scales."""
 
 
+@on_cpu
 def gauge_rows(spec: SymmetrySpec, axes: Mapping[str, int], fixed: Iterable[str] = ()) -> list[GaugeRows]:
     """Find the weights whose rows can all be given unit norm by a rescaling.
 
@@ -122,6 +124,7 @@ def _entries(ids: Tensor, exponents: Sparse) -> Sparse:
 
 
 @torch.no_grad()
+@on_cpu
 def unit_norm_element(
     spec: SymmetrySpec, tensors: Mapping[str, Tensor], weights: Iterable[GaugeRows]
 ) -> Tensor:

@@ -54,7 +54,7 @@ def other_values(call: Call, seed: int = 0) -> list[Call]:
     >>> [call.inputs[0].tolist() for call in other_values(Call((torch.tensor([2, 3, 3]),), {}))[::2]]
     [[3, 2, 2], [0, 0, 0]]
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     if any(tensor.device.type == "meta" for tensor in call.tensors()):
         return []  # there are no values
 
@@ -78,16 +78,16 @@ def _negated(tensor: Tensor) -> Tensor:
 
 
 def _random(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    if not tensor.numel() or tensor.is_complex():
+    if not tensor.numel() or tensor.is_complex() or tensor.layout != torch.strided:
         return tensor.clone()
     if tensor.is_floating_point():
-        drawn = torch.randn(tensor.shape, generator=generator)
+        drawn = torch.randn(tensor.shape, generator=generator, device="cpu")
         size = float(tensor.abs().max()) / 2 or 1.0
         return (drawn * size).to(tensor.device, tensor.dtype)
     low, high = int(tensor.min()), int(tensor.max())
     if low == high and low in (0, 1):
         low, high = 0, 1
-    drawn = torch.randint(low, high + 1, tensor.shape, generator=generator)
+    drawn = torch.randint(low, high + 1, tensor.shape, generator=generator, device="cpu")
     return drawn.to(tensor.device, tensor.dtype)
 
 
@@ -119,7 +119,7 @@ def resized(call: Call, axes: tuple[Axis, ...], size: int) -> Call | None:
 
     def change(number: int, tensor: Tensor) -> Tensor:
         for mine, axis in axes:
-            if mine == number:
+            if mine == number and tensor.layout in (torch.strided, torch.sparse_coo):  # others take none out
                 places = torch.arange(size, device=tensor.device) % max(1, tensor.shape[axis])
                 tensor = tensor.detach().index_select(axis, places)
         return tensor

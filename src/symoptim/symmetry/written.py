@@ -10,11 +10,12 @@ from torch import Tensor
 from symoptim.errors import OptionError
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
-from symoptim.symmetry.tensors import whole_numbers
+from symoptim.symmetry.tensors import on_cpu, whole_numbers
 
 FORMAT = "symoptim symmetries 1"
 
 
+@on_cpu
 def to_json(spec: SymmetrySpec) -> str:
     """All of a group as text."""
     return json.dumps(
@@ -48,6 +49,7 @@ def _term(term: Tensor) -> dict[str, list[int]]:
     return {"shape": list(term.shape), "scales": whole_numbers(term.reshape(-1))}
 
 
+@on_cpu
 def from_json(text: str) -> SymmetrySpec:
     """A group from text that :func:`to_json` wrote.
 
