@@ -202,8 +202,7 @@ class _Surveyor:
         return [step._replace(numbers="") if step.place in self.sized else step for step in steps(graph)]
 
     def _try_sizes(self, call: Call, kept: "_Kept") -> None:
-        places = {id(module): name for module, name in self.calls.places.items()}
-        for group in sizes_to_try(self.model, call, places):
+        for group in sizes_to_try(isolated(self.model), call):
             if self._try_all(call, kept, group, group.sizes):
                 continue
             number, axis = group.axes[0]

@@ -20,6 +20,7 @@ from torch.fx.node import map_arg
 
 from symoptim.symmetry.failures import not_exported, require_plain
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
+from symoptim.symmetry.isolation import isolated
 from symoptim.symmetry.memory import reached_otherwise
 from symoptim.symmetry.program import does_the_same
 from symoptim.symmetry.quiet import quietly
@@ -57,6 +58,7 @@ def trace(
         NotExportable: for a reason of torch's, or because the model does something else when it is exported.
     """
     require_plain(model)
+    fresh = isolated(model) if compare else model  # exporting may leave tensors without values in lists
     with quietly(), left_alone(model), _failing_quietly(model):
         before = set(map(id, plain_tensors(model)))
         try:
@@ -70,7 +72,7 @@ def trace(
             raise NotExportable(not_exported(failure.__cause__ or failure)) from failure
         if any(id(tensor) not in before for tensor in plain_tensors(model)):
             raise NotExportable("the model keeps tensors in attributes that are no buffers")
-        if compare and not does_the_same(program, model, inputs, keywords or {}):
+        if compare and not does_the_same(program, fresh, inputs, keywords or {}):
             raise NotExportable("the exported program computes something else than the model")
     return graph
 

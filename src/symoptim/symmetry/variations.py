@@ -5,7 +5,7 @@ without values, whose sizes are symbols, notes every comparison of sizes (``shap
 for each guard there is a size at which it does not hold.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -134,18 +134,17 @@ def resized(call: Call, axes: tuple[Axis, ...], size: int) -> Call | None:
     return call.changed(change) if after <= max(4 * before, LARGEST_INPUT) else None
 
 
-def sizes_to_try(model: nn.Module, call: Call, places: Mapping[int, str]) -> list[Sizes]:
+def sizes_to_try(model: nn.Module, call: Call) -> list[Sizes]:
     """Axes of the inputs whose sizes may vary, and sizes at which the model may take another path.
 
     Args:
-        model: the network.
+        model: a copy of the network, which may be left with tensors without values in its attributes.
         call: an example.
-        places: names of modules by their ``id``.
 
     Returns:
         Groups of axes that vary together.
     """
-    found = _by_symbols(model, call, places)
+    found = _by_symbols(model, call)
     return found if found is not None else _by_equal_sizes(call)
 
 
@@ -189,7 +188,7 @@ def _is_torchs(guard: Any) -> bool:
     return file.is_relative_to(torchs) and not file.is_relative_to(torchs / "nn")
 
 
-def _by_symbols(model: nn.Module, call: Call, places: Mapping[int, str]) -> list[Sizes] | None:
+def _by_symbols(model: nn.Module, call: Call) -> list[Sizes] | None:
     """Let torch find out how sizes hang together; None where it cannot."""
     try:
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -206,6 +205,8 @@ def _by_symbols(model: nn.Module, call: Call, places: Mapping[int, str]) -> list
         return fakes[-1]
 
     guards = _Guards(environment)
+    named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
+    places = {id(module): name for name, module in named}
     try:
         symbolic = call.changed(fake)
         tensors = {name: mode.from_tensor(tensor, static_shapes=True) for name, tensor in own_tensors(model)}
