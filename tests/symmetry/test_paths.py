@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim import SymmetrySpec, discover
-from symoptim.errors import PathWarning
+from symoptim.errors import OptionError, PathWarning
 from symoptim.symmetry.frames import crossings
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.paths import survey
@@ -389,3 +389,23 @@ def test_other_sizes_are_exported_where_a_model_cannot_be_recorded() -> None:
     spec = discover(Scripted(SIZES["equal"]), (torch.rand(5, 4),))
     assert not len(spec)
     assert any("sizes of the inputs decide" in sentence for sentence in spec.paths)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"vouch": ["expert.*"]}, "names are like 'norm', 'router', 'experts'"),
+        ({"vouch": [3]}, "vouch has 3, which is no name"),
+        ({"inputs": torch.rand(2, 4)}, r"inputs=\[\(x,\), \(y,\)\]"),
+    ],
+)
+def test_promises_and_examples_that_mean_nothing_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        discover(Experts(), (torch.rand(2, 4),), **options)
+
+
+def test_the_warning_says_what_to_vouch_for() -> None:
+    torch.manual_seed(0)
+    model = Experts()
+    with pytest.warns(PathWarning, match=r'vouch=\["", "experts\.\*\.\*\.weight"'):
+        discover(model, (torch.rand(2, 4),))

@@ -2,8 +2,9 @@
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 import torch
@@ -53,9 +54,8 @@ def discover(
 
     Args:
         model: the network.
-        example_inputs: positional arguments of a call, a tuple or a single tensor. Values do not matter,
-            unless they choose a path through the model; sizes do: a sequence of one step tells nothing of
-            weights that multiply the step before it.
+        example_inputs: positional arguments of a call, a tuple or a single tensor. A small one is enough (two
+            sequences of eight tokens, say): the model is run on it a dozen times.
         keywords: its other arguments.
         inputs: positional arguments of more calls, with the same keywords, or pairs of both.
         vouch: patterns (``"encoder.pooler"``, ``"layers.*.experts"``, ``"*"``) of names of modules and
@@ -74,11 +74,12 @@ def discover(
     4
     """
     model = require_module(model)
+    patterns = _patterns(model, vouch)
     positional = arguments_of(example_inputs)
     first = Call(positional, prepared(model, positional, keywords))
-    given = [first, *(_call(one, first) for one in inputs)]
+    given = [first, *_calls(inputs, first)]
     visible, calls = _unpacked(model, given)
-    graphs, seen, recorded = _graphs_of(visible, calls, (vouch,) if isinstance(vouch, str) else tuple(vouch))
+    graphs, seen, recorded = _graphs_of(visible, calls, patterns)
     findings = interpret(graphs, ansatz, seen.exposed, seen.called)
     system = findings.system
     rank = _ranks(findings)
@@ -103,12 +104,34 @@ def _without_graphs(call: Call) -> Call:
     return call.changed(lambda _, tensor: tensor.detach())
 
 
-def _call(given: Any, first: Call) -> Call:
-    """One more example: positional arguments, or a pair of them and keywords."""
-    positional = arguments_of(given)
-    if len(positional) == 2 and isinstance(positional[0], tuple) and isinstance(positional[1], dict):
-        return Call(*cast("tuple[tuple[Any, ...], dict[str, Any]]", positional))
-    return Call(positional, first.keywords)
+def _patterns(model: nn.Module, vouch: Sequence[str]) -> tuple[str, ...]:
+    """What the user vouches for; every pattern has to mean something."""
+    patterns = (vouch,) if isinstance(vouch, str) else tuple(vouch)
+    named = cast("Iterable[tuple[str, Any]]", model.named_modules())
+    names = [name for name, _ in (*named, *model.named_parameters())]
+    for pattern in patterns:
+        if not isinstance(cast("Any", pattern), str):
+            raise OptionError(f"vouch has {pattern!r}, which is no name: give names of modules or parameters")
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise OptionError(
+                f"vouch={pattern!r} is the name of no module and no parameter: names are like "
+                f"{', '.join(map(repr, names[1:4]))}; a star stands for any part of a name"
+            )
+    return patterns
+
+
+def _calls(inputs: Sequence[Any], first: Call) -> Iterator[Call]:
+    """More examples: each positional arguments, or a pair of them and keywords."""
+    if not isinstance(cast("Any", inputs), list | tuple):
+        raise OptionError(
+            f"inputs is a {type(inputs).__name__}: give a list of further examples, inputs=[(x,), (y,)]"
+        )
+    for given in inputs:
+        positional = arguments_of(given)
+        if len(positional) == 2 and isinstance(positional[0], tuple) and isinstance(positional[1], dict):
+            yield Call(*cast("tuple[tuple[Any, ...], dict[str, Any]]", positional))
+        else:
+            yield Call(positional, first.keywords)
 
 
 def _unpacked(model: nn.Module, given: Sequence[Call]) -> tuple[nn.Module, list[Call]]:
