@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, functionalize
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import one_hot
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
@@ -142,6 +143,8 @@ class _NoDetours(TorchFunctionMode):
             return func(args[0] != 0)  # seen to ask for a truth value, not for a number
         if func is _tensor.tolist and args[0].numel() <= MOST_NUMBERS:
             return _numbers(args[0])
+        if func is one_hot and _classes(*args, **(kwargs or {})) > 0:
+            return _one_hot(args[0], _classes(*args, **(kwargs or {})))
         if func is _tensor.__deepcopy__:
             return _copy_with(*args, **(kwargs or {}))
         if func in DETOURS:
@@ -151,6 +154,16 @@ class _NoDetours(TorchFunctionMode):
             )
         with self.recorder.noting():
             return func(*args, **(kwargs or {}))
+
+
+def _classes(_: Tensor, num_classes: int = -1) -> int:
+    """How many classes ``one_hot`` is given."""
+    return num_classes
+
+
+def _one_hot(tensor: Tensor, num_classes: int) -> Tensor:
+    """The same as torch's, which asks for the smallest and the largest number only to check them."""
+    return (tensor[..., None] == torch.arange(num_classes, device=tensor.device)).to(tensor.dtype)
 
 
 def _copy_with(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
