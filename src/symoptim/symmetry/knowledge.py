@@ -7,7 +7,7 @@ global variable is not seen.
 
 import random
 import sys
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -102,9 +102,16 @@ class Calls:
         found: set[str] = set()
         for module, place in self.places.items():
             if place in places:
-                homes = [self.places[child] for child in module.children()]
-                found |= {around(home.rpartition(".")[0], self.called) for home in homes}
+                homes = [self.places[child].rpartition(".")[0] for child in self._within_reach(module)]
+                found |= {around(home, self.called) for home in homes}
         return found
+
+    def _within_reach(self, module: nn.Module) -> Iterator[nn.Module]:
+        """Modules that one can call: its children, and those in containers."""
+        for child in module.children():
+            yield child
+            if self.places[child] not in self.called:
+                yield from self._within_reach(child)
 
 
 def _besides_tensors(values: Any) -> tuple[Any, ...]:
