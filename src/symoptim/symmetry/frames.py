@@ -24,8 +24,8 @@ def crossings(graph: Graph, exposed: Collection[str], called: Collection[str]) -
     """
     if not exposed:
         return set()
-    made: dict[int, str] = {
-        leaf.index: leaf.name.rpartition(".")[0] if leaf.kind in ("parameter", "buffer") else ""
+    made: dict[int, str | None] = {
+        leaf.index: _owner(leaf.name, called) if leaf.kind in ("parameter", "buffer") else ""
         for leaf in graph.leaves
     }
     found: set[int] = set()
@@ -36,12 +36,19 @@ def crossings(graph: Graph, exposed: Collection[str], called: Collection[str]) -
         if isinstance(whole, Ref):
             continue
         for index in operation.references():
-            way = made[index], operation.place
+            maker = made[index]
+            way = operation.place if maker is None else maker, operation.place
             if way not in ways:
                 ways[way] = not set(_between(*way, called)).isdisjoint(exposed)
             found |= {index} if ways[way] else set()
     # A module may return what its caller uses on another path only, or be given what it does not use now.
     return found | {ref.index for place, ref in graph.seen if place in exposed}
+
+
+def _owner(name: str, called: Collection[str]) -> str | None:
+    """The module of a parameter; None if it is never called, or not by this name: its user sees it alone."""
+    owner = name.rpartition(".")[0]
+    return owner if owner in called else None
 
 
 def around(place: str, called: Collection[str]) -> str:

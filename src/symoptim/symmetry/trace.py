@@ -121,6 +121,7 @@ def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
     operations: list[Operation] = []
     specs = {getattr(spec.arg, "name", ""): spec for spec in program.graph_signature.input_specs}
     tensors = model_tensors(model)
+    places = _first_names(model)
     for node in program.graph.nodes:
         index = number[node] = len(number)
         named[node.name] = index
@@ -128,7 +129,7 @@ def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
             leaf = _leaf(index, node, specs.get(node.name), program, tensors)
             leaves += [leaf] if leaf else []
         elif node.op == "call_function":
-            operations.append(_operation(index, node, number))
+            operations.append(_operation(index, node, number, places))
     outputs: list[Ref] = []
     mutated: list[tuple[str, Ref]] = []
     for spec in program.graph_signature.output_specs:
@@ -146,6 +147,13 @@ def _graph(program: ExportedProgram, model: nn.Module) -> Graph:
     return Graph(tuple(leaves), tuple(operations), tuple(outputs), tuple(mutated))
 
 
+def _first_names(model: nn.Module) -> dict[str, str]:
+    """For every name of a module the first that it has: one that is shared has several."""
+    first: dict[nn.Module, str] = {}
+    named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules(remove_duplicate=False))
+    return {name: first.setdefault(module, name) for name, module in named}
+
+
 def _leaf(
     index: int, node: Node, spec: InputSpec | None, program: ExportedProgram, tensors: Mapping[str, Tensor]
 ) -> Leaf | None:
@@ -161,12 +169,13 @@ def _leaf(
     return Leaf(index, kind, name, there if isinstance(there, Tensor) else value)
 
 
-def _operation(index: int, node: Node, number: Mapping[Node, int]) -> Operation:
+def _operation(index: int, node: Node, number: Mapping[Node, int], places: Mapping[str, str]) -> Operation:
     def refer(other: Node) -> Any:
         return Ref(number[other])
 
     name = "getitem" if node.target is operator.getitem else name_of(node.target)
     modules = cast("dict[str, tuple[str, Any]]", node.meta.get("nn_module_stack") or {})
-    place = [path for path, _ in modules.values()][-1] if modules else ""
+    path = [path for path, _ in modules.values()][-1] if modules else ""
+    place = places.get(path, path)
     arguments, keywords = cast("Any", map_arg(node.args, refer)), cast("Any", map_arg(node.kwargs, refer))
     return Operation(index, name, cast("Any", node.target), arguments, keywords, node.meta.get("val"), place)
