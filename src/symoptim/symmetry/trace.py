@@ -6,7 +6,7 @@ normalization and attention as they are; operations without a rule are then deco
 
 import functools
 import operator
-from collections.abc import Callable, Container, Generator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from types import MethodType
 from typing import Any, cast
