@@ -1,5 +1,6 @@
 """Networks that take another path for a reason that is hard to see: flags, numbers made of sizes, state."""
 
+import itertools
 import random
 from collections import deque
 from collections.abc import Callable
@@ -209,6 +210,103 @@ def every_row(m: Any, x: Tensor) -> Tensor:
     return m.b(torch.stack([torch.relu(m.a(row)) if row[0] > -50 else torch.tanh(m.a(row)) for row in x]))
 
 
+# Two reasons at once ---------------------------------------------------------------------------------------
+
+
+def if_long_and_high(m: Any, x: Tensor) -> Tensor:
+    return m.b(torch.tanh(m.a(x)) if x.shape[0] > 8 and x.shape[1] > 8 else torch.relu(m.a(x)))
+
+
+def if_long_and_positive(m: Any, x: Tensor) -> Tensor:
+    if x.shape[1] > 8 and bool(x.sum() > 0):
+        return m.b(torch.tanh(m.a(x)))
+    return m.b(torch.relu(m.a(x)))
+
+
+def counts_where_positive(m: Any, x: Tensor) -> Tensor:
+    m.calls[0] += int(x.sum() > 100)
+    return m.b(torch.tanh(m.a(x)) if m.calls[0] > 2 else torch.relu(m.a(x)))
+
+
+def by_three_sizes(m: Any, x: Tensor) -> Tensor:
+    h = torch.relu(m.a(x))
+    return m.b({5: h, 12: h.tanh(), 31: h.sin()}.get(x.shape[1], h * 2))
+
+
+# What Python asks without a question ------------------------------------------------------------------------
+
+
+def kept_rows(m: Any, x: Tensor) -> Tensor:
+    kept = x[x[:, 0] > -20]
+    return m.b(torch.tanh(m.a(x)) if len(kept) < len(x) else torch.relu(m.a(x)))
+
+
+def as_long_as_told(m: Any, x: Tensor) -> Tensor:
+    longer = x.repeat_interleave(1 + (x[:, 0] > 20).long(), dim=0)
+    return m.b(torch.relu(m.a(x)) if len(longer) == len(x) else torch.sin(m.a(x)))
+
+
+def learning(m: Any, x: Tensor) -> Tensor:
+    return m.b(torch.relu(m.a(x)) if torch.is_grad_enabled() else torch.tanh(m.a(x)))
+
+
+class Slots:
+    """Counts without a dictionary of attributes."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __next__(self) -> int:
+        self.count += 1
+        return self.count
+
+
+class Nested:
+    """Counts far inside."""
+
+    def __init__(self) -> None:
+        self.inner = {"a": [{"b": [{"c": [0]}]}]}
+
+    def __next__(self) -> int:
+        counts = self.inner["a"][0]["b"][0]["c"]
+        counts[0] += 1
+        return counts[0]
+
+
+class Array:
+    """Counts in an array of NumPy."""
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(3)
+
+    def __next__(self) -> float:
+        self.counts[1] += 1
+        return float(self.counts[1])
+
+
+class Closure:
+    """Counts in a variable of a function."""
+
+    def __init__(self) -> None:
+        count = 0
+
+        def counted() -> int:
+            nonlocal count
+            count += 1
+            return count
+
+        self.counted = counted
+
+    def __next__(self) -> int:
+        return self.counted()
+
+
+def after_forty(m: Any, h: Tensor) -> Tensor:
+    return torch.relu(h) if next(m.memory) < 40 else torch.tanh(h)
+
+
 HIDDEN: dict[str, Case] = {
     "flag passed on": Case(passed_on(lambda x: bool(x.sum() > 1000)), FLAT, FAR),
     "flag passed on twice": Case(passed_on(lambda x: bool(x.sum() > 1000), Passes), FLAT, FAR),
@@ -249,5 +347,31 @@ HIDDEN: dict[str, Case] = {
     "close": Case(own(close, **A_B), FLAT, OTHERS),
     "caught": Case(own(caught, **A_B), FLAT, OTHERS),
     "every row": Case(own(every_row, **A_B), FLAT, FAR),
+    "long and high": Case(own(if_long_and_high, **A_B), SHORT, ((x(12, 12, W),), *LONG)),
+    "long and positive": Case(own(if_long_and_positive, **A_B), SHORT, ((x(2, 12, W).abs(),), *LONG)),
+    "counts what is positive": Case(
+        own(counts_where_positive, calls=lambda: [0], **A_B), FLAT, (*FAR, *FAR, *FAR, *OTHERS)
+    ),
+    "three sizes": Case(own(by_three_sizes, **A_B), SHORT, LONG),
+    "number by the number of rows": Case(
+        numbers(lambda h, n: h + h.new_full((6,), 0.0 if n < 9 else 1.0)), SHORT, LONG
+    ),
+    "padded by the number of rows": Case(
+        own(
+            lambda m, x: m.b(functional.pad(torch.relu(m.a(x)), (0, 2), value=x.shape[1] - 5.0)),
+            a=linear(W, 4),
+            b=linear(6, W),
+        ),
+        SHORT,
+        LONG,
+    ),
+    "kept rows": Case(own(kept_rows, **A_B), FLAT, FAR),
+    "as long as told": Case(own(as_long_as_told, **A_B), FLAT, FAR),
+    "gradients": Case(own(learning, **A_B), FLAT, OTHERS),
+    "slots": Case(remembers(Slots, after_forty), FLAT, MANY),
+    "far inside": Case(remembers(Nested, after_forty), FLAT, MANY),
+    "an array": Case(remembers(Array, after_forty), FLAT, MANY),
+    "a closure": Case(remembers(Closure, after_forty), FLAT, MANY),
+    "itertools": Case(remembers(itertools.count, after_forty), FLAT, MANY),
     "network in network": Case(own(lambda m, x: m.inner(x), inner=mlp), FLAT, OTHERS),
 }

@@ -61,18 +61,18 @@ def _plain(leaf: Any) -> Any:
 
 def _parts(value: Any) -> tuple[dict[Any, Any], list[Any]]:
     """Parts that can be replaced, by name, and whatever else there is."""
-    attributes = _attributes(value)
+    found = _attributes(value)
     if is_dataclass(value):
         parts = {field.name: getattr(value, field.name, None) for field in fields(value)}
     elif isinstance(value, MutableMapping):
         parts = dict(cast("Mapping[Any, Any]", value))
         # One attribute of a UserDict is the dictionary itself.
-        attributes = {name: one for name, one in attributes.items() if not _is_dictionary_of(one, parts)}
+        found = {name: one for name, one in found.items() if not _is_dictionary_of(one, parts)}
     elif isinstance(value, tuple) and hasattr(cast("Any", value), "_replace"):
         parts = cast("Any", value)._asdict()
     else:
         return {}, []
-    return parts, [one for name, one in attributes.items() if name not in parts]
+    return parts, [one for name, one in found.items() if name not in parts]
 
 
 def _is_dictionary_of(value: Any, parts: Mapping[Any, Any]) -> bool:

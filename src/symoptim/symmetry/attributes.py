@@ -1,13 +1,17 @@
 """Attributes of a model's modules that are no tensors: state of Python that changes from call to call."""
 
+import itertools
 import random
 from collections import deque
 from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any, cast
 
 from torch import Tensor, nn
 
-DEPTH = 4  # of values in values
+from symoptim.symmetry.arguments import inside
+
+DEPTH = 30  # of values in values
 OWN = frozenset(vars(nn.Module())) - {"training"}
 """Attributes that torch gives to every module."""
 
@@ -33,28 +37,35 @@ def attributes_of(model: nn.Module) -> dict[str, Any]:
     """
     named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
     return {
-        name: _frozen({key: one for key, one in vars(module).items() if key not in OWN})
+        name: _frozen({key: one for key, one in vars(module).items() if key not in OWN}, {}, DEPTH)
         for name, module in named
     }
 
 
-def _frozen(value: Any, depth: int = DEPTH) -> Any:
+def _frozen(value: Any, seen: dict[int, Any], depth: int) -> Any:
+    """A value in a form that can be compared; what was seen before is not looked into again."""
     if isinstance(value, bool | int | float | str | bytes | None):
         return value
     if isinstance(value, Tensor):
         return "a tensor" if value.is_inference() else _Version(value)
-    if isinstance(value, nn.Module) or depth == 0:
-        return type(value).__name__
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return tuple((str(key), _frozen(one, depth - 1)) for key, one in items)
-    if isinstance(value, list | tuple | set | frozenset | deque):
-        return tuple(_frozen(one, depth - 1) for one in cast("Iterable[Any]", value))
+    kind = type(value).__name__
+    if id(value) in seen or depth == 0 or isinstance(value, nn.Module | ModuleType | type):
+        return kind
+    seen[id(value)] = value
     if isinstance(value, random.Random):
         return value.getstate()
     if hasattr(value, "bit_generator"):  # a generator of NumPy
         return str(value.bit_generator.state)
-    return type(value).__name__, _frozen(dict(getattr(value, "__dict__", {})), depth - 1)
+    if hasattr(value, "tobytes") and hasattr(value, "shape"):  # an array of NumPy
+        return value.shape, value.tobytes()
+    if isinstance(value, itertools.count | range | slice):
+        return repr(value)
+    if isinstance(value, deque):
+        parts: Iterable[Any] = cast("deque[Any]", value)
+    else:
+        parts = inside(value)
+    names = tuple(map(str, cast("Mapping[Any, Any]", value))) if isinstance(value, Mapping) else ()
+    return kind, names, *(_frozen(one, seen, depth - 1) for one in parts)
 
 
 class _Version:

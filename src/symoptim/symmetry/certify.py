@@ -188,9 +188,7 @@ def certify(
             failed = failed or described(failure)
         else:
             if failed:
-                notes.insert(
-                    0, f"in the model's own precision, with powers of two, for not in float64 ({failed})"
-                )
+                notes = [f"in the model's own precision, by powers of two, not float64 ({failed})", *notes]
             return replace(certificate, spread=spread, notes=(*notes, *certificate.notes))
     return _not_tried(spec, f"{failed}{by_name(example[0])}")
 
@@ -310,6 +308,8 @@ def _charges(found: _Found, example: Arguments, elements: list[Tensor]) -> _Char
     charges = charges_of(spec, products)
     notes = _not_measured(found.trials, products)
     measured = charges[~charges.isnan()]
+    if len(spec) and not len(measured) and not notes:
+        notes = ["charges were not measured: all that scales moves running statistics"]
     largest = float(measured.max()) if len(measured) else (math.nan if len(spec) else 0.0)
     if not (largest >= found.passing and found.output_error < found.passing and elements):
         return _Charges(largest, True, notes)

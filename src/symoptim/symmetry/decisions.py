@@ -9,10 +9,11 @@ same answers before it, nothing is unknown.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from symoptim.symmetry.graph import Graph, Operation, Ref
@@ -23,6 +24,10 @@ ASKS = ("_local_scalar_dense", "equal")
 """Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
 
 
+MASKS = (torch.bool, torch.uint8)
+"""Types of tensors that, as an index, choose where they are true."""
+
+
 class Answer(NamedTuple):
     """A value that a module has asked for."""
 
@@ -31,6 +36,8 @@ class Answer(NamedTuple):
     """What it comes from."""
     value: bool | None
     """None if it is no truth value."""
+    question: int = 0
+    """A number for what is asked, the same with other sizes."""
 
 
 class Decision(NamedTuple):
@@ -52,29 +59,38 @@ def answers(graph: Graph, known: Mapping[str, int], exported: bool = False) -> l
     """
     asked = [(one, cause) for one, cause in _asked(graph) if not exported or one.name in ASKS]
     often = Counter(one.place for one, _ in asked)
-    keys, seen = _value_keys(graph), set[int]()
+    keys, questions, seen = _value_keys(graph), _value_keys(graph, numbers=False), set[int]()
     found: list[Answer] = []
     for one, cause in asked:
         if often[one.place] > known.get(one.place, 0) and keys[one.index] not in seen:
             seen.add(keys[one.index])  # the same question has the same answer
-            found.append(Answer(one.place, cause, one.result if isinstance(one.result, bool) else None))
+            value = one.result if isinstance(one.result, bool) else None
+            found.append(Answer(one.place, cause, value, questions[one.index]))
     return found
 
 
-def _value_keys(graph: Graph) -> dict[int, int]:
-    """Numbers that are equal for results of the same operations on the same values."""
-    keys = {leaf.index: hash(leaf.index) for leaf in graph.leaves}
+def _value_keys(graph: Graph, *, numbers: bool = True) -> dict[int, int]:
+    """Numbers that are equal for results of the same operations on the same values.
+
+    Args:
+        graph: of a pass.
+        numbers: whether arguments that are no tensors count; they may be sizes.
+    """
+    keys = {leaf.index: hash(leaf.name) for leaf in graph.leaves}
 
     def key(argument: Any) -> Any:
-        return keys.get(argument.index) if isinstance(argument, Ref) else argument
+        if isinstance(argument, Ref):
+            return keys.get(argument.index)
+        return argument if numbers else None
 
     for one in graph.operations:
         arguments = tree_map(key, one.arguments)
         if one.name in COPIES and not (one.arguments[1:] or one.keywords):
             keys[one.index] = arguments[0]
         else:
-            drawn = one.index if _draws(one) else 0
-            keys[one.index] = hash((one.name, str(arguments), str(dict(one.keywords)), drawn))
+            drawn = one.index if numbers and _draws(one) else 0
+            named = dict(one.keywords) if numbers else {}
+            keys[one.index] = hash((one.name, str(arguments), str(named), drawn))
     return keys
 
 
@@ -86,14 +102,14 @@ def undecided(passes: Sequence[Sequence[Answer]]) -> Iterator[Decision]:
     for one in passes:
         before = 0
         for answer in one:
-            question = hash((before, answer.place))
+            question = hash((before, answer.place, answer.question))
             following.setdefault(question, set()).add(answer.value)
             given.setdefault(answer.place, set()).add(answer.value)
             at[question] = answer
             before = hash((question, answer.value))
     for question, values in following.items():
         if values != {False, True}:
-            place, cause, _ = at[question]
+            place, cause = at[question][:2]
             reason = f"{cause} are asked for by Python and may decide the path"
             yield Decision(place, reason, unseen=given[place] != {False, True})
 
@@ -108,6 +124,7 @@ def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
     """Operations that hand to Python a value which may be another one next time, and what it comes from."""
     written = {name for name, _ in graph.mutated}
     causes: dict[int, str] = {}
+    masks = {leaf.index for leaf in graph.leaves if leaf.tensor.dtype in MASKS}
     for leaf in graph.leaves:
         if leaf.kind == "input" and leaf.name.startswith("input "):
             causes[leaf.index] = "values of the inputs"
@@ -121,15 +138,17 @@ def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
             cause = "random values"
         if cause:
             causes[operation.index] = cause
-            if operation.name in ASKS or _has_size_by_values(operation):
+            if operation.name in ASKS or _has_size_by_values(operation, masks):
                 yield operation, cause
+            result = operation.result
+            masks |= {operation.index} if isinstance(result, Tensor) and result.dtype in MASKS else set()
 
 
-def _has_size_by_values(operation: Operation) -> bool:
+def _has_size_by_values(operation: Operation, masks: Collection[int]) -> bool:
     """Whether the size of a result tells Python of values: how many are not zero, or different."""
-    tags = getattr(operation.function, "tags", ())
-    # An index by numbers has that tag, too; only one by a mask has a size that depends on values.
-    return torch.Tag.dynamic_output_shape in tags and operation.name not in ("index", "repeat_interleave")
+    if operation.name == "index":  # by numbers it is as many as these
+        return any(index in masks for index in operation.references()[1:])
+    return torch.Tag.dynamic_output_shape in getattr(operation.function, "tags", ())
 
 
 def _draws(operation: Operation) -> bool:

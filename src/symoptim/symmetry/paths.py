@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+import torch
 from torch import nn
 
 from symoptim.errors import OptionError, TraceError
@@ -95,6 +96,7 @@ class _Surveyor:
     def __init__(
         self, model: nn.Module, vouch: Sequence[str], exported: Graph | None, watch: Watch | None
     ) -> None:
+        self.fresh = model
         self.model, self.vouch, self.watch = isolated(model), tuple(vouch), watch
         self.restore = self.model is model
         self.exported = exported is not None
@@ -141,10 +143,9 @@ class _Surveyor:
     def _add_seen_values(self, found: Survey, first: Call) -> None:
         """Passes that show what goes in and out of modules."""
         try:
+            model = isolated(self.fresh)  # the other one may keep what the turning into values has left
             for call in (first, *(call for call, _, _ in found.others)):
-                graph = record(
-                    self.model, *_copied(call), self.earlier, functional=False, restore=self.restore
-                )
+                graph = record(model, *_copied(call), self.earlier, functional=False, restore=self.restore)
                 found.others.append((call, graph, False))
         except Exception:  # not every model can be watched so
             found.exposed = frozenset(self.calls.places.values())
@@ -172,11 +173,13 @@ class _Surveyor:
     def _try_values(self, call: Call, kept: "_Kept") -> None:
         """Other values, and the same ones again; an exported pass does not depend on either."""
         first = kept.first
-        others = [(other, self._tried(other)) for other in other_values(call)] if self.watch is None else []
         before = attributes_of(self.model)
-        again = [(call, self._tried(call)), (call, self._tried(call))]
+        others = [(other, self._tried(other)) for other in other_values(call)] if self.watch is None else []
+        again = [(call, self._tried(call))]
+        with torch.set_grad_enabled(not torch.is_grad_enabled()):
+            again.append((call, self._tried(call)))
         for place in changing(before, attributes_of(self.model)):
-            self._decide(place, "attributes change with every call, and may decide the path of later ones")
+            self._decide(place, "attributes change from call to call, and may decide the path of later ones")
         for place in self.calls.drawing:
             self._decide(place, "random numbers of Python or NumPy are drawn, and may decide the path")
         passes = [graph for _, graph in (*others, *again) if graph is not None]
@@ -187,7 +190,7 @@ class _Surveyor:
             return
         repeats = [self._but_for_sizes(graph) for _, graph in again if graph is not None]
         values = all(one == self._but_for_sizes(first) for one in repeats)
-        reason = "values of the inputs" if values else "chance or an earlier call"
+        reason = "values of the inputs" if values else "chance, an earlier call or the mode of gradients"
         for graph in passes:
             for place in _decided_in(steps(first), steps(graph)):
                 self._decide(place, f"{reason} decide the path", unseen=False)
@@ -202,28 +205,37 @@ class _Surveyor:
         return [step._replace(numbers="") if step.place in self.sized else step for step in steps(graph)]
 
     def _try_sizes(self, call: Call, kept: "_Kept") -> None:
+        groups: list[tuple[Sizes, list[int]]] = []
         for group in sizes_to_try(isolated(self.model), call):
-            if self._try_all(call, kept, group, group.sizes):
-                continue
+            taken = self._try_all(call, kept, group, group.sizes)
             number, axis = group.axes[0]
-            steps = multiples(call.tensors()[number].shape[axis])
-            if not self._try_all(call, kept, group, steps) and len(group.axes) > 1:
+            taken = taken or self._try_all(call, kept, group, multiples(call.tensors()[number].shape[axis]))
+            if not taken and len(group.axes) > 1:
                 for alone in group.axes:  # perhaps one of them is free
                     self._try_all(call, kept, group._replace(axes=(alone,)), group.sizes[:2])
+            groups += [(group, taken)] if taken else []
+        self._try_together(call, kept, groups)
 
-    def _try_all(self, call: Call, kept: "_Kept", group: Sizes, sizes: Sequence[int]) -> bool:
-        """Whether the model takes any of these sizes."""
-        taken = [self._try_axes(call, kept, group, size) for size in sizes]
-        return any(taken)
+    def _try_together(self, call: Call, kept: "_Kept", groups: list[tuple[Sizes, list[int]]]) -> None:
+        """All sizes at once, the smallest and the largest that were taken, and other values with these."""
+        for choice in (min, max):
+            other: Call | None = call
+            for group, taken in groups:
+                other = other and resized(other, group.axes, choice(taken), call)
+            for one in (other, *other_values(other)) if other and self.watch is None else ():
+                graph = self._tried(one)
+                self.sizes += [choice(groups[-1][1])] if graph and kept.keep_size(one, graph) else []
+
+    def _try_all(self, call: Call, kept: "_Kept", group: Sizes, sizes: Sequence[int]) -> list[int]:
+        """Those sizes that the model takes."""
+        return [size for size in sizes if self._try_axes(call, kept, group, size)]
 
     def _try_axes(self, call: Call, kept: "_Kept", group: Sizes, size: int) -> bool:
         other = resized(call, group.axes, size)
         if other is None:
             for place in group.decided_in:
-                reason = (
-                    f"a size of {size} decides the path and is too large to be tried (give it in inputs=)"
-                )
-                self._decide(place, reason)
+                reason = "a size decides the path and is too large to be tried (give it in inputs=)"
+                self._decide(place, f"{reason}: {size}")
             return False
         graph = self._tried(other)
         if graph is not None:
@@ -293,7 +305,7 @@ class _Kept:
         return True
 
 
-MOST_ALIKE = 2
+MOST_ALIKE = 3
 """Passes that are kept if they differ in numbers only, or in how often something is done."""
 
 

@@ -33,18 +33,13 @@ BY_SIZES = {
     "zeros",
     "ones",
     "empty",
-    "full",
     "new_zeros",
     "new_ones",
     "new_empty",
-    "new_full",
     "rand",
     "randn",
     "randint",
     "randperm",
-    "bernoulli",
-    "constant_pad_nd",
-    "pad",
     "repeat",
     "tile",
     "repeat_interleave",
@@ -59,6 +54,10 @@ BY_SIZES = {
     "upsample_bicubic2d",
 }
 """Operations whose numbers are sizes and places: with other sizes these differ, and nothing else does."""
+
+
+FIRST = {"full": 1, "new_full": 2, "constant_pad_nd": 2, "pad": 2, "native_group_norm": 6}
+"""Arguments before this one are sizes."""
 
 
 class Step(NamedTuple):
@@ -116,9 +115,7 @@ def kinds(graph: Graph) -> Kinds:
 
 
 def _but_for_sizes(operation: Operation) -> str:
-    if operation.name in BY_SIZES:
-        return ""
-    return _numbers(operation, 6 if operation.name == "native_group_norm" else 0)
+    return "" if operation.name in BY_SIZES else _numbers(operation, FIRST.get(operation.name, 0))
 
 
 def loses_cuts(first: Graph, other: Graph) -> bool:

@@ -37,10 +37,12 @@ class Call(NamedTuple):
     def changed(self, change: Callable[[int, Tensor], Tensor]) -> "Call":
         """The same call with other tensors; ``change`` gets the number of each and the tensor itself."""
         leaves, tree = tree_flatten((self.inputs, dict(self.keywords)))
-        count = 0
+        count, done = 0, dict[int, Tensor]()  # a tensor that is given twice stays one
         for place, leaf in enumerate(leaves):
             if isinstance(leaf, Tensor):
-                leaves[place], count = change(count, leaf), count + 1
+                if id(leaf) not in done:
+                    done[id(leaf)] = change(count, leaf)
+                leaves[place], count = done[id(leaf)], count + 1
         inputs, keywords = cast("tuple[tuple[Any, ...], dict[str, Any]]", tree_unflatten(leaves, tree))
         return Call(inputs, keywords)
 
@@ -110,8 +112,8 @@ class Sizes(NamedTuple):
     """Modules that compare the size with something."""
 
 
-def resized(call: Call, axes: tuple[Axis, ...], size: int) -> Call | None:
-    """The same call with axes of another size, values repeated; None if that would be too large.
+def resized(call: Call, axes: tuple[Axis, ...], size: int, example: Call | None = None) -> Call | None:
+    """The same call with axes of another size, values repeated; None if it were too large for the example.
 
     >>> resized(Call((torch.tensor([1, 2, 3]),), {}), ((0, 0),), 5).inputs[0].tolist()
     [1, 2, 3, 1, 2]
@@ -124,7 +126,7 @@ def resized(call: Call, axes: tuple[Axis, ...], size: int) -> Call | None:
                 tensor = tensor.detach().index_select(axis, places)
         return tensor
 
-    before = sum(tensor.numel() for tensor in call.tensors())
+    before = sum(tensor.numel() for tensor in (example or call).tensors())
     after = sum(
         tensor.numel() // max(1, tensor.shape[axis]) * size
         for number, tensor in enumerate(call.tensors())
@@ -197,12 +199,12 @@ def _by_symbols(model: nn.Module, call: Call) -> list[Sizes] | None:
         return None
     environment: Any = ShapeEnv(duck_shape=False)
     mode: Any = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
-    fakes: list[Tensor] = []
+    fakes: dict[int, Tensor] = {}
 
-    def fake(_: int, tensor: Tensor) -> Tensor:
+    def fake(number: int, tensor: Tensor) -> Tensor:
         context = cast("Any", StatelessSymbolicContext)(dynamic_sizes=[DimDynamic.DYNAMIC] * tensor.dim())
-        fakes.append(mode.from_tensor(tensor.detach(), symbolic_context=context))
-        return fakes[-1]
+        fakes[number] = mode.from_tensor(tensor.detach(), symbolic_context=context)
+        return fakes[number]
 
     guards = _Guards(environment)
     named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
@@ -257,15 +259,17 @@ def own_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
     return [*model.named_parameters(), *model.named_buffers()]
 
 
-def _groups(guards: _Guards, call: Call, fakes: list[Tensor]) -> list[Sizes]:
+def _groups(guards: _Guards, call: Call, fakes: Mapping[int, Tensor]) -> list[Sizes]:
     """Axes by the symbol that their size is, with sizes at which guards of that symbol fail."""
     environment = guards.environment
     axes: dict[Any, list[Axis]] = {}
     hints: dict[Any, int] = {}
     single: dict[int, list[Axis]] = {}
     fixed: dict[int, list[Axis]] = {}
-    for number, (given, tensor) in enumerate(zip(call.tensors(), fakes, strict=True)):
-        for axis, size in enumerate(tensor.shape):
+    tensors = call.tensors()
+    for number, fake in fakes.items():
+        given = tensors[number]
+        for axis, size in enumerate(fake.shape):
             expression = (
                 environment.simplify(cast("Any", size).node.expr) if isinstance(size, torch.SymInt) else None
             )
@@ -281,7 +285,7 @@ def _groups(guards: _Guards, call: Call, fakes: list[Tensor]) -> list[Sizes]:
     for symbol, mine in axes.items():
         compared = list(_compared_with(symbol, guards, hints))
         sizes = _where_others_hold([guard for guard, _ in compared], symbol, hints[symbol])
-        tried = tuple(dict.fromkeys((*_ordinary(hints[symbol])[:2], *sizes)))[:MOST_SIZES]
+        tried = tuple(dict.fromkeys((*sizes, *_ordinary(hints[symbol])[:2])))[:MOST_SIZES]
         found.append(Sizes(tuple(mine), tried, tuple(dict.fromkeys(place for _, place in compared))))
     return found
 
