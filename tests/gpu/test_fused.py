@@ -1,5 +1,6 @@
 """Fused steps on a real device: right for every shape, type and option; captured, unscaled, never waiting."""
 
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -113,6 +114,7 @@ def test_a_graph_keeps_its_numbers_while_eager_steps_change_theirs(first: str) -
         optimizer.step()
         reference.step()
     torch.cuda.synchronize()
+    gc.collect()  # the end of an earlier graph would break the capture
     graph = torch.cuda.CUDAGraph()
     before = weight.detach().clone()
     with torch.cuda.graph(graph):
@@ -187,6 +189,7 @@ def test_a_graph_outlives_what_it_was_captured_with() -> None:
     optimizer = ScaledSGD(groups, lr=0.01, fused=True)
     optimizer.step()
     torch.cuda.synchronize()
+    gc.collect()  # the end of an earlier graph would break the capture
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         optimizer.step()

@@ -1,5 +1,6 @@
 """Recorded steps on a real device: whatever comes between them, each is the step of its own numbers."""
 
+import gc
 import random
 
 import pytest
@@ -43,6 +44,7 @@ def take(kind: str, optimizer: ScaledSGD | UnitNormSGD, weight: nn.Parameter) ->
         optimizer.grad_scale = torch.tensor(8.0, device="cuda")
         optimizer.found_inf = torch.tensor(0.0, device="cuda")
     if kind == "captured":
+        gc.collect()  # the end of an earlier graph would break the capture
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             optimizer.step()

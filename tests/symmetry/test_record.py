@@ -220,3 +220,8 @@ def test_where_an_operation_has_failed_is_noted(attempt: Callable[[Tensor], Tens
     model = nn.Sequential(nn.Linear(3, 3), Attempt(attempt))
     assert record(model, (torch.rand(3, 3),)).raised == ("1",)
     assert record(nn.Sequential(nn.Linear(3, 3), Attempt(torch.relu)), (torch.rand(3, 3),)).raised == ()
+
+
+def test_no_hook_is_left_behind() -> None:
+    discover(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), (torch.rand(5, 3),))
+    assert not torch.nn.modules.module._has_any_global_hook()

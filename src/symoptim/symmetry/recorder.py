@@ -187,6 +187,8 @@ class Recorder(TorchDispatchMode):
         stack.callback(_module.register_module_forward_pre_hook(enter).remove)
         hook = _module.register_module_forward_hook(leave, with_kwargs=True, always_call=True)
         stack.callback(hook.remove)
+        # torch keeps the note that a hook takes keywords, and then takes it for a hook that is there.
+        stack.callback(_module._global_forward_hooks_with_kwargs.pop, hook.id, None)
         return stack
 
     @contextmanager

@@ -21,6 +21,8 @@ LARGEST_INPUT = 2**16
 """Entries of an input that is tried though the example has fewer; four times the example is always tried."""
 MOST_SIZES = 8
 """Sizes that are tried for each axis."""
+LARGEST_INDEX = 2**31 - 2
+"""Kernels with indices of 32 bits are for fewer entries than about that."""
 
 
 class Call(NamedTuple):
@@ -184,6 +186,8 @@ class _Guards:
 
 def _is_torchs(guard: Any) -> bool:
     """Whether an operation of torch compares: it chooses how to compute, not what."""
+    if any(number.is_Integer and number >= LARGEST_INDEX for number in guard.expr.atoms()):
+        return True  # kernels count with 32 or 64 bits; the file may be that of torch.nn which calls them
     where = getattr(getattr(guard, "sloc", None), "framework_loc", None)
     file, torchs = Path(getattr(where, "filename", "")), Path(torch.__file__).parent
     # Code without a file is taken for that of the module that calls it, which may be one of torch.nn.
