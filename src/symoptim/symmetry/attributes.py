@@ -59,7 +59,7 @@ def _frozen(value: Any, seen: dict[int, Any], depth: int) -> Any:
     if hasattr(value, "tobytes") and hasattr(value, "shape"):  # an array of NumPy
         return value.shape, value.tobytes()
     if isinstance(value, itertools.count | range | slice):
-        return repr(value)
+        return repr(cast("object", value))
     if isinstance(value, deque):
         parts: Iterable[Any] = cast("deque[Any]", value)
     else:
