@@ -6,7 +6,7 @@ Each also is the builtin kind PyTorch users already catch (``ValueError``, ``Run
 
 import inspect
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FrameType
 
 
@@ -84,6 +84,16 @@ class UngroupedWarning(SymoptimWarning):
 
 class SlowWarning(SymoptimWarning):
     """What is installed makes something slower than it could be."""
+
+
+def first_few(things: Iterable[object]) -> str:
+    """The first few of a list of indices or names, for a message.
+
+    >>> first_few([3]), first_few(range(9))
+    ('3', '0, 1, 2, 3 and 5 more')
+    """
+    listed = list(map(str, things))
+    return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if listed[4:] else "")
 
 
 def callers() -> Iterator[FrameType]:

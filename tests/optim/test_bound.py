@@ -302,11 +302,11 @@ def test_parameters_that_thaw_in_no_group_are_named(name: str) -> None:
     optimizer = INVARIANT[name](model, spec)
     losses(model, x, optimizer, steps=2)
     model[0].requires_grad_(True)
-    with pytest.warns(UngroupedWarning, match=r"'0\.weight', '0\.bias': .*add_param_group") as told:
+    with pytest.warns(UngroupedWarning, match=r"0\.weight, 0\.bias: .*add_param_group") as told:
         losses(model, x, optimizer, steps=2)
     assert len(told) == 1
     model[2].bias.requires_grad_(True)
-    with pytest.warns(UngroupedWarning, match=r"'2\.bias': frozen"):
+    with pytest.warns(UngroupedWarning, match=r"2\.bias: frozen"):
         losses(model, x, optimizer, steps=1)
 
 
@@ -319,7 +319,7 @@ def test_thawed_parameters_are_named_though_all_others_are_frozen_by_then() -> N
     optimizer.zero_grad()
     model[-1].requires_grad_(False)
     model[0].requires_grad_(True)
-    with pytest.warns(UngroupedWarning, match="'0.weight'"):
+    with pytest.warns(UngroupedWarning, match="0.weight"):
         losses(model, x, optimizer, steps=1)
 
 

@@ -124,3 +124,17 @@ def test_a_max_norm_that_is_no_length_is_refused(max_norm: object) -> None:
     for make in CLIPPING.values():
         with pytest.raises(OptionError, match="max_norm must be a finite number >= 0, got"):
             make(model, spec, max_norm)
+
+
+class ZeroRedundancyOptimizer:
+    """Makes an optimizer of a part of the parameters, as torch's does in each process."""
+
+    def __init__(self, weights: list[nn.Parameter], max_norm: float | None) -> None:
+        self.optim = ScaledSGD(weights[:1], lr=0.1, max_norm=max_norm)
+
+
+def test_a_part_of_the_gradients_is_not_clipped_by_its_own_length() -> None:
+    weights = [nn.Parameter(torch.ones(2, 2)), nn.Parameter(torch.ones(2, 2))]
+    ZeroRedundancyOptimizer(weights, None)
+    with pytest.raises(OptionError, match="each would clip by the length of its own"):
+        ZeroRedundancyOptimizer(weights, 1.0)

@@ -308,3 +308,37 @@ def test_symmetries_that_do_not_pass_are_refused_in_plain_words(
     said = "could not be tested: its outputs differ" if reason else r"did not pass their test \(DOES NOT HOLD"
     with pytest.raises(SymmetryError, match=rf"that were found {said}.*leave example_inputs= out"):
         param_groups(mlp(), example_inputs=(torch.rand(5, 3).double(),))
+
+
+def test_what_is_known_of_symmetries_is_handed_on() -> None:
+    class Routing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.other, self.last = nn.Linear(3, 4), nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor, other: bool = False) -> Tensor:
+            return self.last(torch.relu(self.other(x) if other else self.first(x)))
+
+    model, x = Routing(), torch.rand(5, 3)
+    roles = {
+        "example": lambda: param_groups(model, example_inputs=(x,)),
+        "inputs": lambda: param_groups(model, example_inputs=(x,), inputs=[(x, True)]),
+        "vouch": lambda: param_groups(model, example_inputs=(x,), vouch=["other"]),
+        "spec": lambda: param_groups(
+            model, spec=symoptim.discover(model, (x,), inputs=[((x,), {"other": True})])
+        ),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {
+            name: {one.names[0]: one.role.geometry for one in make().routed} for name, make in roles.items()
+        }
+    assert found["example"] == dict.fromkeys(found["example"], "plain")
+    assert found["inputs"] == found["spec"]
+    assert found["inputs"]["first.weight"] == found["inputs"]["other.weight"] == "rows"
+    assert found["vouch"]["first.weight"] == "rows"
+    for given in ({"inputs": [(x,)]}, {"vouch": ["other"]}, {"keywords": {}}):
+        with pytest.raises(OptionError, match="give example_inputs= too"):
+            param_groups(model, **given)
+    with pytest.raises(OptionError, match="spec= has them"):
+        param_groups(model, spec=symoptim.discover(model, (x,), vouch="*"), vouch=["other"])

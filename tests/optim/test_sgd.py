@@ -1,6 +1,7 @@
 """What holds of ScaledSGD and UnitNormSGD beyond the battery: known limits, precision, rivals."""
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -173,6 +174,24 @@ def test_rows_are_normalized_when_added_and_unit_rows_left_alone() -> None:
     torch.testing.assert_close(loose.detach(), unit)
     assert torch.equal(tight, unit)
     assert torch.equal(frozen, 3 * unit)
+
+
+@pytest.mark.parametrize(
+    "copied", [lambda one: one, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))]
+)
+def test_a_refused_step_of_thawed_rows_is_refused_again(copied: Callable[[Optimizer], Optimizer]) -> None:
+    weights = [nn.Parameter(normalize(torch.randn(4, 6))), nn.Parameter(3 * torch.ones(4, 6))]
+    weights[1].requires_grad_(False)
+    optimizer = copied(UnitNormSGD(weights, lr=0.1, normalize=False))
+    weights = optimizer.param_groups[0]["params"]
+    weights[1].requires_grad_(True)
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    before = [weight.detach().clone() for weight in weights]
+    for _ in range(2):
+        with pytest.raises(OptionError, match="normalize=False, and rows are not of unit norm"):
+            optimizer.step()
+        assert all(map(torch.equal, weights, before))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from symoptim.errors import TraceError
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.isolation import isolated
 
@@ -62,3 +63,55 @@ def test_an_array_that_shares_memory_with_a_weight_still_does_and_others_are_cop
     copied = isolated(model)
     assert copied.array is model.array
     assert copied.other is not model.other
+
+
+class Writing(nn.Module):
+    """Writes to its weights when it is called, in one of the ways there are."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.first, self.second = way, nn.Linear(3, 4), nn.Linear(4, 2)
+        self.kept: Any = {
+            "list": [self.first.weight],
+            "view": self.first.weight.detach(),
+            "array": self.first.weight.detach().numpy(),
+        }.get(way)
+
+    @torch.no_grad()
+    def write(self) -> None:
+        weight = self.first.weight
+        match self.way:
+            case "norm":
+                weight.div_(weight.norm(dim=1, keepdim=True))
+            case "clamp":
+                weight.clamp_(-0.1, 0.1)
+            case "data":
+                weight.data.mul_(0.9)
+            case "list":
+                self.kept[0].mul_(0.9)
+            case _:
+                self.kept *= 0.9
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.write()
+        return self.second(torch.relu(self.first(x)))
+
+
+def values(model: nn.Module) -> list[Tensor]:
+    return [tensor.clone() for tensor in model.state_dict().values()]
+
+
+@pytest.mark.parametrize("way", ["norm", "clamp", "data", "list", "view", "array", "max_norm"])
+def test_weights_that_a_model_writes_to_are_left_as_they_are(way: str) -> None:
+    model, x = Writing(way), torch.rand(5, 3)
+    if way == "max_norm":
+        model, x = nn.Sequential(nn.Embedding(5, 4, max_norm=0.1), nn.Linear(4, 2)), torch.tensor([[1, 2]])
+    before = values(model)
+    if way in ("list", "view"):
+        with pytest.raises(TraceError, match="by a second way"):
+            discover(model, (x,))
+    else:
+        assert len(discover(model, (x,))) == (4 if way == "data" else 0)
+    assert all(map(torch.equal, before, values(model)))
+    model(x)
+    assert not all(map(torch.equal, before, values(model)))

@@ -409,3 +409,22 @@ def test_the_warning_says_what_to_vouch_for() -> None:
     model = Experts()
     with pytest.warns(PathWarning, match=r'vouch=\["", "experts\.\*\.\*\.weight"'):
         discover(model, (torch.rand(2, 4),))
+
+
+def test_experts_that_a_pass_under_cond_does_not_reach_are_named_and_pin_all() -> None:
+    class Choosing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.expert, self.last = nn.Linear(3, 4), nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            scaled = torch.cond(x.sum() > 0, lambda x: 2 * x, lambda x: 3 * x, (x,))
+            return self.last(torch.relu(self.first(scaled)))
+
+    with pytest.warns(PathWarning, match=r"no pass reached expert\.weight") as told:
+        spec = discover(Choosing(), (torch.rand(5, 3),))
+    assert len(told) == 1
+    assert spec.unreached == ("expert.weight", "expert.bias")
+    assert len(spec) == 0
+    with pytest.warns(PathWarning, match="only the path of the example is known"):
+        assert len(discover(Choosing(), (torch.rand(5, 3),), vouch=["expert"])) == 4

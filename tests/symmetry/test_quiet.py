@@ -64,6 +64,28 @@ def test_a_model_in_eight_threads_is_left_as_it_is() -> None:
         assert torch.equal(tensor, before[name][1])
 
 
+def test_a_model_that_another_thread_trains_meanwhile_is_not_disturbed() -> None:
+    model, x, done = nn.Sequential(nn.Linear(3, 4), nn.ReLU()), torch.rand(5, 3), threading.Event()
+    failures: list[BaseException] = []
+
+    def train() -> None:
+        while not done.is_set():
+            try:
+                model(x).sum().backward()
+            except BaseException as failure:
+                failures.append(failure)
+
+    other = threading.Thread(target=train)
+    other.start()
+    try:
+        spec = discover(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), (x,))
+    finally:
+        done.set()
+        other.join()
+    assert not failures
+    assert len(spec) == 4
+
+
 def test_what_torch_says_meanwhile_is_not_heard(capfd: pytest.CaptureFixture[str]) -> None:
     discover(Branching(), (torch.rand(5, 3),), vouch="*")
     discover(nn.LSTM(3, 4), (torch.rand(5, 2, 3),))

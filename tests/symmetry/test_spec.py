@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import math
+import pickle
 
 import pytest
 import torch
@@ -313,3 +314,16 @@ def test_other_text_is_no_group(text: str) -> None:
 
 def test_a_group_is_short_in_an_error_message() -> None:
     assert repr(a_model()[2]) == "<SymmetrySpec: 8 rescalings of 8 tensors>"
+
+
+def test_examples_are_copies_and_are_not_pickled() -> None:
+    model, inputs, spec = a_model()
+    before = inputs.clone()
+    inputs.zero_()
+    assert torch.equal(spec.examples[0][0][0], before)
+    assert copy.deepcopy(spec).examples is spec.examples
+    other = pickle.loads(pickle.dumps(spec))
+    assert other.examples == ()
+    assert other.to_json() == spec.to_json()
+    assert torch.equal(other.random(), spec.random())
+    other.require_model(model)

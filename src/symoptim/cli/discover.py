@@ -1,6 +1,7 @@
 """``symoptim discover``: the rescalings of any model, from the command line."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -35,6 +36,10 @@ Mode = Annotated[
 Json = Annotated[Path | None, Option("--json", help="Write the whole group there.")]
 Certified = Annotated[bool, Option("--certify", help="Rescale at random in float64 and compare outputs.")]
 AsMappings = Annotated[bool, Option("--mappings", help="Print what AWQ and SmoothQuant want to be told.")]
+Vouched = Annotated[
+    list[str] | None,
+    Option("--vouch", help="Module that takes no other path than the inputs show, layers.*.experts. Repeat."),
+]
 Drawing = Annotated[Path | None, Option("--out", help="Draw the network and its rescalings, an SVG file.")]
 
 
@@ -42,6 +47,7 @@ def discover(
     factory: Factory,
     inputs: Inputs = None,
     mode: Mode = "as-made",
+    vouch: Vouched = None,
     json_path: Json = None,
     certify: Certified = False,
     mappings: AsMappings = False,
@@ -67,7 +73,7 @@ def discover(
         if mode != "as-made":
             model.train(mode == "training")
     with progress.status("looking for symmetries"):
-        spec = _found(find, model, arguments, keywords)
+        spec = _found(partial(find, vouch=vouch or ()), model, arguments, keywords)
     show(console, spec)
     failed = False
     if certify:

@@ -6,13 +6,14 @@ step changes anything: a step that is refused leaves weights and state as they w
 
 import math
 import reprlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from symoptim.errors import GradientError, OptionError, ZeroFilterWarning, warn_user
+from symoptim.errors import GradientError, OptionError, ZeroFilterWarning, callers, first_few, warn_user
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
 from symoptim.optim.layout import require_layout, require_same_layout
@@ -199,19 +200,21 @@ def check_last_group(groups: list[Group], check: Callable[[Group], None]) -> Non
         raise
 
 
+def zero_redundancy_optimizer() -> Optimizer | None:
+    """Torch's ZeroRedundancyOptimizer, if it is what makes this optimizer: of a part of the parameters.
+
+    It says so nowhere, so it is looked for among the callers, up to the first.
+    """
+    makers = (frame.f_locals.get("self") for frame in callers())
+    found = (
+        one for one in makers if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(one).__mro__)
+    )
+    return cast("Optimizer | None", next(found, None))
+
+
 def loss_of(closure: Callable[[], float] | None) -> float | None:
     """Loss of the closure of a step, if there is one, with gradients enabled."""
     if closure is None:
         return None
     with torch.enable_grad():
         return closure()
-
-
-def first_few(indices: Sequence[object]) -> str:
-    """The first few of a list of indices or names, in words.
-
-    >>> first_few([3]), first_few(list(range(9)))
-    ('3', '0, 1, 2, 3 and 5 more')
-    """
-    shown = ", ".join(map(str, indices[:4]))
-    return shown if len(indices) <= 4 else f"{shown} and {len(indices) - 4} more"

@@ -12,7 +12,7 @@ from symoptim.errors import OptionError
 from symoptim.geometry.distributed import gathered, replicated_like
 from symoptim.geometry.filters import update_dtype
 from symoptim.optim.apply import Factors
-from symoptim.optim.checks import check_gradients
+from symoptim.optim.checks import check_gradients, zero_redundancy_optimizer
 from symoptim.optim.scaling import scaling_of
 
 
@@ -30,8 +30,14 @@ class Clipping(Optimizer):
     max_norm: float | None = None
 
     def set_max_norm(self, max_norm: float | None) -> None:
-        """Clip from now on, or do not; an error if it is no number."""
+        """Clip from now on, or do not; an error if it is no number, or not all gradients are there."""
         require_length(max_norm)
+        if max_norm is not None and zero_redundancy_optimizer() is not None:
+            raise OptionError(
+                f"max_norm={max_norm!r}: ZeroRedundancyOptimizer gives each process a part of the gradients, "
+                "and each would clip by the length of its own: leave max_norm out, or shard with FSDP2 "
+                "(fully_shard), where lengths are those of the whole"
+            )
         self.max_norm = max_norm
 
     def _clip(self) -> None:

@@ -1,6 +1,6 @@
 """``param_groups``: every parameter of a model in the group its layer calls for, as a printable list."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -67,6 +67,9 @@ def param_groups(
     *,
     example_inputs: tuple[Any, ...] | None = None,
     keywords: Mapping[str, Any] | None = None,
+    spec: SymmetrySpec | None = None,
+    inputs: Any = None,
+    vouch: Sequence[str] = (),
     overrides: Mapping[str, Geometry | Role] | None = None,
     only: nn.Module | None = None,
 ) -> ParameterGroups:
@@ -93,6 +96,10 @@ def param_groups(
         model: the network; compiled or wrapped for data parallelism or not.
         example_inputs: positional arguments of a call; ``()`` if there are none.
         keywords: its other arguments.
+        spec: symmetries of the model that are known, instead of finding them; they are certified again if
+            there are ``example_inputs``, or calls that they were found by.
+        inputs: more calls, and
+        vouch: modules that take no other paths, as :func:`symoptim.discover` has them.
         overrides: geometry by name of a module (for all weights under it with two axes or more) or of a
             single parameter, or a :class:`symoptim.Role` to give the axis too; the longest name wins.
         only: a part of the network: groups have its parameters alone, with the roles they have in the
@@ -140,7 +147,7 @@ def param_groups(
             f"{type(model).__name__}: give the nn.Module"
         )
     model, overrides = require_module(model), overrides or {}
-    spec = None if example_inputs is None else _certified(model, example_inputs, keywords)
+    spec = _certified(model, spec, example_inputs, keywords, inputs, vouch)
     routed = route(model, overrides, None if spec is None else roles_from(spec, model, route(model)))
     if only is None and spec is None:
         warn_of_hidden_classifier(model, routed)
@@ -155,10 +162,31 @@ def param_groups(
 
 
 def _certified(
-    model: nn.Module, example_inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None
-) -> SymmetrySpec:
-    """Symmetries that were found and tried."""
-    spec = discover(model, example_inputs, keywords)
+    model: nn.Module,
+    spec: SymmetrySpec | None,
+    example_inputs: tuple[Any, ...] | None,
+    keywords: Mapping[str, Any] | None,
+    inputs: Any,
+    vouch: Sequence[str],
+) -> SymmetrySpec | None:
+    """Symmetries that are given or found, and tried; None without an example."""
+    if spec is None and example_inputs is None:
+        if keywords is not None or inputs is not None or vouch:
+            raise OptionError(
+                "keywords=, inputs= and vouch= are for finding symmetries: give example_inputs= too, () if "
+                "the call has no positional arguments"
+            )
+        return None
+    if spec is None:
+        assert example_inputs is not None
+        spec = discover(model, example_inputs, keywords, inputs=inputs, vouch=vouch)
+    elif inputs is not None or vouch:
+        raise OptionError("inputs= and vouch= are for finding symmetries, and spec= has them: leave them out")
+    if example_inputs is None:
+        if not spec.examples:
+            spec.require_model(model)
+            return spec
+        example_inputs, keywords = spec.examples[0]
     certificate = spec.certify(model, example_inputs, keywords)
     if not certificate.holds:
         failed = f"did not pass their test ({certificate})"

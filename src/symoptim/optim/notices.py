@@ -6,7 +6,7 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 
-from symoptim.errors import GeometryWarning, ModeWarning, UngroupedWarning, warn_user
+from symoptim.errors import GeometryWarning, ModeWarning, UngroupedWarning, first_few, warn_user
 from symoptim.symmetry.spec import SymmetrySpec
 
 
@@ -60,7 +60,7 @@ class Notices:
                 _warn_of_new(new)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "start": None}  # or the model would be saved with its optimizer
+        return {**vars(self), "start": None}  # the model itself is not needed any more
 
 
 def _mode_of(name: str, modes: Mapping[str, bool]) -> bool:
@@ -90,22 +90,19 @@ def _warn_of_mode(name: str, module: nn.Module) -> None:
     )
 
 
-def _few(names: list[str]) -> str:
-    return ", ".join(f"'{name}'" for name in names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
-
-
 def _warn_of_new(names: list[str]) -> None:
     warn_user(
-        f"{_few(names)}: put into the model after the optimizer was made, with gradients now, and in none of "
-        "its groups: not trained. Find the symmetries of the model as it is now, and make the optimizer anew",
+        f"{first_few(names)}: put into the model after the optimizer was made, with gradients now, and in "
+        "none of its groups: not trained. Find the symmetries of the model as it is now, and make the "
+        "optimizer anew",
         UngroupedWarning,
     )
 
 
 def _warn_of_thawed(names: list[str]) -> None:
     warn_user(
-        f"{_few(names)}: frozen when the optimizer was made, with gradients now, and in none of its groups: "
-        "not trained. Add them: optimizer.add_param_group({'params': ...})",
+        f"{first_few(names)}: frozen when the optimizer was made, with gradients now, and in none of its "
+        "groups: not trained. Add them: optimizer.add_param_group({'params': ...})",
         UngroupedWarning,
     )
 

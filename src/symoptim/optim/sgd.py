@@ -1,7 +1,7 @@
 """``ScaledSGD`` (SM) and ``UnitNormSGD`` (UN): signatures and what they promise."""
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
@@ -273,11 +273,14 @@ class UnitNormSGD(GeometricSGD):
         """Warn of rows that were frozen when they were added, before they are stepped for the first time."""
         if not self._unstarted:
             return
+        thawed = {p for p in self._unstarted if p.grad is not None}
         for group in self.param_groups:
-            thawed = [p for p in group["params"] if p in self._unstarted and p.grad is not None]
-            self._unstarted -= {*thawed}
             if group["geometry"] == "rows":
-                self._check_norms(group, thawed)
+                self._check_norms(group, [p for p in group["params"] if p in thawed])
+        self._unstarted -= thawed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_unstarted": self._unstarted}
 
     def _known_start(
         self, params: ParameterGroups, model: nn.Module, spec: SymmetrySpec, normalize: bool | None

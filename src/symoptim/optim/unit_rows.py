@@ -1,17 +1,16 @@
 """How ``UnitNormSGD`` begins: which rows get unit norm, and which rescaling keeps outputs what they were."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
-from symoptim.errors import OptionError, SymmetryError, callers
+from symoptim.errors import OptionError, SymmetryError, first_few
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import Axes, has_unit_norm, lacks_direction, norm, update_dtype
 from symoptim.modules import unwrapped
-from symoptim.optim.checks import Group, first_few, labeled
+from symoptim.optim.checks import Group, labeled, zero_redundancy_optimizer
 from symoptim.routing import axes_of
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.unit_rows import GaugeRows, gauge_rows, unit_norm_element
@@ -161,13 +160,11 @@ def change_of_norms(weight: Tensor, over: Axes) -> float:
 def require_unit_norm_in_parts() -> None:
     """Refuse to normalize a part of the parameters, which torch's ZeroRedundancyOptimizer hands out.
 
-    It says nowhere else that it does: it is found among the callers, as its local optimizer is made. All its
-    parameters are looked at, so that all processes refuse.
+    All its parameters are looked at, so that all processes refuse.
     """
-    for frame in callers():
-        whole = frame.f_locals.get("self")
-        if any(kind.__name__ == "ZeroRedundancyOptimizer" for kind in type(whole).__mro__):
-            _require_unit_norm(cast("Optimizer", whole).param_groups)
+    whole = zero_redundancy_optimizer()
+    if whole is not None:
+        _require_unit_norm(whole.param_groups)
 
 
 def _require_unit_norm(groups: list[Group]) -> None:

@@ -2,9 +2,11 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
+
+from symoptim.symmetry.tensors import arguments_of
 
 CACHE = "use_cache"
 
@@ -37,6 +39,28 @@ def prepared(
     """
     named = dict(keywords or {})
     return {**named, CACHE: False} if CACHE not in named and _caches(model, len(inputs)) else named
+
+
+def calls_of(inputs: Any) -> list[tuple[tuple[Any, ...], Mapping[str, Any] | None]]:
+    """Calls: a list has several; each is a tuple of positional arguments, keywords, or a pair of both.
+
+    Keywords are None where only positional arguments are given.
+
+    >>> calls_of([(1, 2), {"x": 3}, ((4,), {"x": 5}), 6])
+    [((1, 2), None), ((), {'x': 3}), ((4,), {'x': 5}), ((6,), None)]
+    >>> calls_of((1, 2)), calls_of([])
+    ([((1, 2), None)], [])
+    """
+    return [_call(one) for one in (cast("list[Any]", inputs) if isinstance(inputs, list) else [inputs])]
+
+
+def _call(given: Any) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
+    if isinstance(given, Mapping):
+        return (), cast("Mapping[str, Any]", given)
+    positional = arguments_of(given)
+    if len(positional) == 2 and isinstance(positional[0], tuple) and isinstance(positional[1], Mapping):
+        return cast("tuple[tuple[Any, ...], Mapping[str, Any]]", positional)
+    return positional, None
 
 
 def _caches(model: nn.Module, given: int) -> bool:

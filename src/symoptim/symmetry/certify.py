@@ -11,14 +11,14 @@ two: these change no digit, so outputs must agree as they do in float64.
 import math
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import SymmetryError, TraceError
+from symoptim.errors import SymmetryError, TraceError, first_few
 from symoptim.modules import mode_change, require_module
 from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import prepared
@@ -329,17 +329,7 @@ def _not_measured(trials: Trials, products: Mapping[str, Tensor] | None) -> list
     missing = [name for name in missing if bool(spec.moves([name]).any())]
     if not missing:
         return []
-    return [f"charges were not measured of what moves {_some(missing)}: no gradient reaches them"]
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first names of a list.
-
-    >>> _some(["a", "b"]), _some(["a", "b", "c", "d"])
-    ("'a', 'b'", "'a', 'b' and 2 more")
-    """
-    shown = [f"'{name}'" for name in (names if len(names) < 4 else names[:2])]
-    return ", ".join(shown) + (f" and {len(names) - 2} more" if len(names) > 3 else "")
+    return [f"charges were not measured of what moves {first_few(missing)}: no gradient reaches them"]
 
 
 def _calls(

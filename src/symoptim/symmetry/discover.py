@@ -11,22 +11,29 @@ import torch
 from torch import Tensor, nn
 from torch._ops import HigherOrderOperator
 
-from symoptim.errors import OptionError, PathWarning, TraceError, warn_user
+from symoptim.errors import OptionError, PathWarning, TraceError, first_few, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
-from symoptim.symmetry.calls import prepared
-from symoptim.symmetry.failures import described
+from symoptim.symmetry.calls import calls_of, prepared
+from symoptim.symmetry.failures import described, require_plain
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
 from symoptim.symmetry.isolation import isolated
-from symoptim.symmetry.paths import Survey, survey
+from symoptim.symmetry.paths import Survey, is_vouched, patterns, survey, unreached
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
-from symoptim.symmetry.tensors import arguments_of, model_tensors, on_cpu, unique_values, whole_numbers
+from symoptim.symmetry.tensors import (
+    arguments_of,
+    model_tensors,
+    on_cpu,
+    unique_values,
+    values_restored,
+    whole_numbers,
+)
 from symoptim.symmetry.trace import NotExportable, trace
 from symoptim.symmetry.variations import Call
 
@@ -36,7 +43,7 @@ def discover(
     example_inputs: tuple[Any, ...],
     keywords: Mapping[str, Any] | None = None,
     *,
-    inputs: Sequence[Any] = (),
+    inputs: Any = None,
     vouch: Sequence[str] = (),
     ansatz: Ansatz = "separable",
 ) -> SymmetrySpec:
@@ -57,7 +64,8 @@ def discover(
         example_inputs: positional arguments of a call, a tuple or a single tensor. A small one is enough (two
             sequences of eight tokens, say): the model is run on it a dozen times.
         keywords: its other arguments.
-        inputs: positional arguments of more calls, with the same keywords, or pairs of both.
+        inputs: more calls, a list; each is a tuple of positional arguments (with the same keywords), a
+            dictionary of arguments by name, or a pair of both.
         vouch: patterns (``"encoder.pooler"``, ``"layers.*.experts"``, ``"*"``) of names of modules and
             parameters for which no other path is taken than those of the examples.
         ansatz: ``element`` gives every entry of a parameter an unknown of its own: for tests, it is slow.
@@ -77,9 +85,11 @@ def discover(
     patterns = _patterns(model, vouch)
     positional = arguments_of(example_inputs)
     first = Call(positional, prepared(model, positional, keywords))
-    given = [first, *_calls(inputs, first)]
+    given = [first, *_calls(model, inputs, first)]
     visible, calls = _unpacked(model, given)
-    graphs, seen, recorded = _graphs_of(visible, calls, patterns)
+    require_plain(model)
+    with values_restored(model):
+        graphs, seen, recorded = _graphs_of(visible, calls, patterns)
     findings = interpret(graphs, ansatz, seen.exposed, seen.called)
     system = findings.system
     rank = _ranks(findings)
@@ -90,18 +100,12 @@ def discover(
         modes=modes_of(model),
         unreached=seen.unreached,
         paths=seen.sentences,
-        examples=tuple(map(_without_graphs, given)),
+        # Copies: whoever fills a buffer with the next batch changes his own.
+        examples=tuple(call.changed(lambda _, tensor: tensor.detach().clone()) for call in given),
     )
     if seen.exposed or (seen.first is None and not all(one.is_meta for one in model.parameters())):
         warn_user(_warning(spec, seen.doubtful), PathWarning)
     return spec
-
-
-def _without_graphs(call: Call) -> Call:
-    """The call as it is, or with tensors that keep no graph alive."""
-    if not any(tensor.requires_grad for tensor in call.tensors()):
-        return call
-    return call.changed(lambda _, tensor: tensor.detach())
 
 
 def _patterns(model: nn.Module, vouch: Sequence[str]) -> tuple[str, ...]:
@@ -120,18 +124,10 @@ def _patterns(model: nn.Module, vouch: Sequence[str]) -> tuple[str, ...]:
     return patterns
 
 
-def _calls(inputs: Sequence[Any], first: Call) -> Iterator[Call]:
-    """More examples: each positional arguments, or a pair of them and keywords."""
-    if not isinstance(cast("Any", inputs), list | tuple):
-        raise OptionError(
-            f"inputs is a {type(inputs).__name__}: give a list of further examples, inputs=[(x,), (y,)]"
-        )
-    for given in inputs:
-        positional = arguments_of(given)
-        if len(positional) == 2 and isinstance(positional[0], tuple) and isinstance(positional[1], dict):
-            yield Call(*cast("tuple[tuple[Any, ...], dict[str, Any]]", positional))
-        else:
-            yield Call(positional, first.keywords)
+def _calls(model: nn.Module, inputs: Any, first: Call) -> Iterator[Call]:
+    """More examples; where only positional arguments are given, with the keywords of the first."""
+    for positional, keywords in calls_of(inputs) if inputs is not None else ():
+        yield Call(positional, prepared(model, positional, first.keywords if keywords is None else keywords))
 
 
 def _unpacked(model: nn.Module, given: Sequence[Call]) -> tuple[nn.Module, list[Call]]:
@@ -148,8 +144,7 @@ def _warning(spec: SymmetrySpec, doubtful: Sequence[str]) -> str:
         return f"{'; '.join(spec.paths)}; nothing was pinned for others, so that they may differ"
     said = list(spec.paths)
     if spec.unreached:
-        count = f" and {len(spec.unreached) - 4} more" if len(spec.unreached) > 4 else ""
-        said.append(f"no pass reached {', '.join(spec.unreached[:4])}{count}")
+        said.append(f"no pass reached {first_few(spec.unreached)}")
     names = ", ".join(f'"{name}"' for name in doubtful)
     return (
         f"other paths through the model are possible ({'; '.join(said)}). What could meet them was pinned: "
@@ -197,10 +192,23 @@ def _exported(
         _require_plain_operations(graph)
         seen = survey(model, calls, vouch, watch=watch)
     except Exception:  # what depends on Python's state may be exported once only
-        said = f"only the path of the example is known ({reason})"
-        warn_user(f"{said}: certify the result with inputs that may take others", PathWarning)
-        return Survey(sentences=(said,))
+        return _example_alone(model, graph, vouch, f"only the path of the example is known ({reason})")
     return replace(seen, sentences=(f"only exported passes are known ({reason})", *seen.sentences))
+
+
+def _example_alone(model: nn.Module, graph: Graph, vouch: Sequence[str], said: str) -> Survey:
+    """What is known where there is one exported pass and no other: nothing of other paths."""
+    missed = unreached(model, [graph])
+    named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
+    modules = frozenset(name for name, _ in named)
+    open_ones = [name for name in missed if not is_vouched(name, vouch)]
+    return Survey(
+        unreached=missed,
+        exposed=modules if open_ones else frozenset(),
+        called=modules,
+        sentences=(said,),
+        doubtful=tuple(patterns(*open_ones)),
+    )
 
 
 def _require_plain_operations(graph: Graph) -> None:

@@ -4,15 +4,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
 
 from symoptim.errors import TraceError
 from symoptim.geometry.distributed import is_distributed
-from symoptim.symmetry.tensors import left_alone, model_tensors
+from symoptim.symmetry.copies import copied
+from symoptim.symmetry.isolation import seeds_restored
+from symoptim.symmetry.tensors import model_tensors
 
 
 def require_plain(model: nn.Module) -> None:
@@ -55,11 +55,9 @@ def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping
     Raises:
         TraceError: it fails, for the reason that is its cause.
     """
-    buffers = {name: tensor.detach().clone() for name, tensor in model.named_buffers()}
-    detached = {name: parameter.detach() for name, parameter in model.named_parameters()}
     # Some models need gradients of their parameters, others run without alone.
-    error = _failure(model, {**buffers, **detached}, inputs, keywords) and _failure(
-        model, buffers, inputs, keywords
+    error = _failure(model, inputs, keywords, gradients=False) and _failure(
+        model, inputs, keywords, gradients=True
     )
     if error is not None:
         raise TraceError(f"the model fails on these inputs: {described(error)}{by_name(inputs)}") from error
@@ -77,13 +75,16 @@ def by_name(inputs: tuple[Any, ...]) -> str:
 
 
 def _failure(
-    model: nn.Module, tensors: dict[str, Tensor], inputs: tuple[Any, ...], keywords: Mapping[str, Any]
+    model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any], *, gradients: bool
 ) -> Exception | None:
-    """The error that a call of a model ends with, if it does."""
-    copies: Any = tree_map(_copy, (inputs, dict(keywords)))
-    with left_alone(model), cast("Any", torch).random.fork_rng():
+    """The error that a call of a copy ends with, if it does."""
+    mine, named = tree_map(_copy, (inputs, dict(keywords)))
+    with seeds_restored():
         try:
-            functional_call(model, tensors, *copies)
+            other = copied(model, wide=False)
+            for parameter in () if gradients else other.parameters():
+                parameter.requires_grad_(False)
+            other(*mine, **named)
         except Exception as error:  # the caller raises it again, with what there is to say
             return error
     return None

@@ -1,8 +1,8 @@
 """How much the eps of normalizations is felt: by how much acting on a model changes its outputs."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,10 @@ from torch.utils._pytree import tree_map
 from symoptim.errors import EpsWarning, SymmetryError, warn_user
 from symoptim.modules import require_module
 from symoptim.symmetry.arguments import unpacked
+from symoptim.symmetry.calls import calls_of
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.failures import described
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.tensors import arguments_of
 from symoptim.symmetry.trials import Outputs, Trials
 
 
@@ -51,7 +51,8 @@ def _whose(spec: SymmetrySpec) -> str:
 
 def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
     """What measures changes of a model's outputs; None, with a warning, where nothing can be measured."""
-    calls = calls_of(inputs) if inputs is not None else list(spec.examples)
+    given = calls_of(inputs) if inputs is not None else spec.examples
+    calls = [(positional, named or {}) for positional, named in given]
     if not calls:
         warn_user(
             "these symmetries hold up to an eps, and whether it is felt was not checked, for there is no "
@@ -90,26 +91,6 @@ def _moved_to(devices: set[torch.device], call: Arguments) -> Arguments:
 
     inputs, keywords = tree_map(moved, (call[0], dict(call[1])))
     return inputs, keywords
-
-
-def calls_of(inputs: Any) -> list[Arguments]:
-    """Calls: a list has several; each is a tuple of positional arguments, keywords, or a pair of both.
-
-    >>> calls_of([(1, 2), {"x": 3}, ((4,), {"x": 5}), 6])
-    [((1, 2), {}), ((), {'x': 3}), ((4,), {'x': 5}), ((6,), {})]
-    >>> calls_of((1, 2))
-    [((1, 2), {})]
-    """
-    return [_call(one) for one in (cast("list[Any]", inputs) if isinstance(inputs, list) else [inputs])]
-
-
-def _call(given: Any) -> Arguments:
-    if isinstance(given, Mapping):
-        return (), cast("Mapping[str, Any]", given)
-    positional = arguments_of(given)
-    if len(positional) == 2 and isinstance(positional[0], tuple) and isinstance(positional[1], Mapping):
-        return cast("Arguments", positional)
-    return positional, {}
 
 
 class Felt:

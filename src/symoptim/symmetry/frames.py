@@ -36,7 +36,7 @@ def crossings(graph: Graph, exposed: Collection[str], called: Collection[str]) -
         if isinstance(whole, Ref):
             continue
         for index in operation.references():
-            maker = made[index]
+            maker = made.get(index, "")  # "" for what export has beside tensors: parts of torch.cond
             way = operation.place if maker is None else maker, operation.place
             if way not in ways:
                 ways[way] = not set(_between(*way, called)).isdisjoint(exposed)

@@ -72,6 +72,12 @@ class Graph:
     raised: tuple[str, ...] = ()
     """Modules in which an operation raised an exception that the model caught: it decides the path."""
 
+    def used_names(self) -> set[str]:
+        """Names of the model's tensors that are used."""
+        used = {index for operation in self.operations for index in operation.references()}
+        used |= {ref.index for ref in self.outputs}
+        return {leaf.name for leaf in self.leaves if leaf.index in used}
+
     def made_of_tensors(self) -> set[int]:
         """The model's parameters and buffers, and all that is computed from them."""
         made = {leaf.index for leaf in self.leaves if leaf.kind in ("parameter", "buffer")}

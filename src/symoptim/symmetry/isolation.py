@@ -5,7 +5,7 @@ import random
 import sys
 import types
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
 import torch
@@ -111,12 +111,20 @@ def _copy_of_parts(value: Any, memo: dict[int, Any]) -> Any:
 
 
 def set_seeds(seed: int) -> None:
-    """Seed the random generators of Python, numpy and torch."""
-    torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
+    """Seed the random generators of Python, numpy and torch; of torch's, those that are in use."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():  # else the seed would wait for it, and stay
+        torch.cuda.manual_seed_all(seed)
     random.seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         cast("Any", numpy).random.seed(seed)
+
+
+def _forked() -> AbstractContextManager[None]:
+    """Bring back torch's generators; nothing is started on devices that are not in use."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    return cast("Any", torch).random.fork_rng(devices)
 
 
 @contextmanager
@@ -125,7 +133,7 @@ def seeds_restored() -> Generator[None]:
     numpy: Any = sys.modules.get("numpy")
     python, numbers = random.getstate(), numpy.random.get_state() if numpy is not None else None
     try:
-        with cast("Any", torch).random.fork_rng():
+        with _forked():
             yield
     finally:
         random.setstate(python)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from symoptim.errors import OptionError, TraceError
+from symoptim.errors import OptionError, TraceError, first_few
 from symoptim.symmetry.attributes import attributes_of, changing
 from symoptim.symmetry.decisions import ASKS, Decision, answers, follow_from_answers, undecided
 from symoptim.symmetry.graph import Graph, Ref, has_symbolic_result
@@ -244,17 +244,14 @@ class _Surveyor:
 
     def _close(self, found: Survey) -> None:
         """Complete the result: what the user vouches for decides nothing."""
-        tensors = dict(self.model.named_parameters())
-        names = model_tensors(self.model)
-        used = {id(names[name]) for graph in self.passes for name in _used(graph) if name in names}
-        found.unreached = tuple(name for name, tensor in tensors.items() if id(tensor) not in used)
+        found.unreached = unreached(self.model, self.passes)
         found.sentences = tuple(self._sentences())
         if not self.decisions and not all(sizes_alone for _, _, sizes_alone in found.others):
             found.sentences += ("values decide the path: what is found holds on every path they lead to",)
-        open_ones = [one for one in self.decisions if not self._is_vouched(one.place)]
-        unreached = [name for name in found.unreached if not self._is_vouched(name)]
-        found.doubtful = tuple(_patterns(*(one.place for one in open_ones), *unreached))
-        open_ones += [Decision(name.rpartition(".")[0], "", unseen=False) for name in unreached]
+        open_ones = [one for one in self.decisions if not is_vouched(one.place, self.vouch)]
+        missed = [name for name in found.unreached if not is_vouched(name, self.vouch)]
+        found.doubtful = tuple(patterns(*(one.place for one in open_ones), *missed))
+        open_ones += [Decision(name.rpartition(".")[0], "", unseen=False) for name in missed]
         found.exposed = self.calls.knowing(open_ones)
         found.called = frozenset(self.calls.called)
 
@@ -267,14 +264,26 @@ class _Surveyor:
         for one in self.decisions:
             reasons.setdefault(one.reason, set()).add(one.place)
         for reason, places in reasons.items():
-            word = "vouched for" if all(map(self._is_vouched, places)) else "pinned"
-            where = ", ".join(place or "the model itself" for place in sorted(places)[:4])
-            more = f" and {len(places) - 4} more" if len(places) > 4 else ""
-            yield f"{reason}: in {where}{more} ({word})"
+            word = "vouched for" if all(is_vouched(place, self.vouch) for place in places) else "pinned"
+            where = first_few(place or "the model itself" for place in sorted(places))
+            yield f"{reason}: in {where} ({word})"
 
-    def _is_vouched(self, name: str) -> bool:
-        around = [name.rsplit(".", cut)[0] for cut in range(name.count(".") + 1)]
-        return any(fnmatchcase(part, pattern) for part in around for pattern in self.vouch)
+
+def unreached(model: nn.Module, passes: Iterable[Graph]) -> tuple[str, ...]:
+    """Names of parameters that no pass has used."""
+    names = model_tensors(model)
+    used = {id(names[name]) for graph in passes for name in graph.used_names() if name in names}
+    return tuple(name for name, tensor in model.named_parameters() if id(tensor) not in used)
+
+
+def is_vouched(name: str, vouch: Sequence[str]) -> bool:
+    """Whether a pattern is for a module or parameter, or for a module around it.
+
+    >>> is_vouched("layers.0.expert", ["layers.*"]), is_vouched("layers.0", ["head"])
+    (True, False)
+    """
+    around = [name.rsplit(".", cut)[0] for cut in range(name.count(".") + 1)]
+    return any(fnmatchcase(part, pattern) for part in around for pattern in vouch)
 
 
 class _Kept:
@@ -309,10 +318,10 @@ MOST_ALIKE = 3
 """Passes that are kept if they differ in numbers only, or in how often something is done."""
 
 
-def _patterns(*names: str) -> list[str]:
+def patterns(*names: str) -> list[str]:
     """Names with a star for numbers, each once.
 
-    >>> _patterns("layers.0.experts", "layers.1.experts", "")
+    >>> patterns("layers.0.experts", "layers.1.experts", "")
     ['layers.*.experts', '']
     """
     return list(dict.fromkeys(re.sub(r"(?<![^.])\d+(?![^.])", "*", name) for name in names))
@@ -339,10 +348,3 @@ def _caller(place: str, *passes: Counter[Step]) -> str:
             return around
         around = around.rpartition(".")[0]
     return around
-
-
-def _used(graph: Graph) -> set[str]:
-    """Names of the model's tensors that a pass has used."""
-    used = {index for operation in graph.operations for index in operation.references()}
-    used |= {ref.index for ref in graph.outputs}
-    return {leaf.name for leaf in graph.leaves if leaf.index in used}

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.func import functional_call
 from torch.utils._pytree import tree_leaves, tree_map
 
+from symoptim.symmetry.copies import copied
 from symoptim.symmetry.isolation import seeds_restored, set_seeds
 from symoptim.symmetry.tensors import model_tensors, tensors_in
 
@@ -44,9 +44,8 @@ def _outputs(program: ExportedProgram, model: nn.Module, arguments: Any) -> tupl
     """Of the model, and of the program."""
     with seeds_restored(), torch.no_grad():
         set_seeds(0)
-        own = {name: one.detach().clone() for name, one in model.named_buffers()}
         mine, named = tree_map(_copied, arguments)
-        expected = tensors_in(functional_call(model, own, mine, named))
+        expected = tensors_in(copied(model, wide=False)(*mine, **named))
         set_seeds(0)
         return expected, _run(program, model, tree_leaves(tree_map(_copied, arguments)))
 

@@ -1,4 +1,4 @@
-"""From a model to its graph, by watching one real forward pass: for models that cannot be exported.
+"""From a model to its graph, by watching a real forward pass.
 
 ``if`` and loops over values are no hindrance: what was looked at is an operation like any other, has no
 rule, and is pinned, so that every rescaling takes the same way through the model. In-place operations are
@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from symoptim.errors import SymoptimError, TraceError
 from symoptim.symmetry.failures import require_plain, require_running, unwatched
 from symoptim.symmetry.graph import Graph
+from symoptim.symmetry.isolation import seeds_restored
 from symoptim.symmetry.memory import reached_otherwise
 from symoptim.symmetry.quiet import TRACING
 from symoptim.symmetry.recorder import Earlier, Recorder
@@ -101,7 +102,7 @@ def _recorded(
     before = set(map(id, plain_tensors(model)))
     with ExitStack() as stack:
         stack.enter_context(left_alone(model, attributes=restore))
-        stack.enter_context(cast("Any", torch).random.fork_rng())  # what dropout draws is not missing later
+        stack.enter_context(seeds_restored())  # what dropout draws is not missing later
         stack.enter_context(cast("Any", sdpa_kernel)(SDPBackend.MATH))  # attention written out
         stack.enter_context(recorder.places())
         stack.enter_context(_NoDetours(recorder))
@@ -113,11 +114,11 @@ def _recorded(
 
 
 def _leaves(recorder: Recorder, model: nn.Module) -> dict[str, Tensor]:
-    """Parameters, and copies of buffers, which the pass may write to, as leaves of the graph."""
+    """Copies of parameters and buffers, for the pass may write to them, as leaves of the graph."""
     saved = model.state_dict()
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
-        tensors[name] = parameter.detach()
+        tensors[name] = parameter.detach().clone()
         recorder.add_leaf(tensors[name], "parameter", name, original=parameter)
     for tensor in reached_otherwise(model):
         recorder.add_leaf(tensor, "constant", "memory", original=tensor)

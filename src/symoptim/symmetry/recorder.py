@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from symoptim.errors import TraceError
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
 from symoptim.symmetry.memory import address
+from symoptim.symmetry.ranges import require_in_range
 
 _module: Any = torch.nn.modules.module  # torch leaves hooks of all modules untyped
 
@@ -113,6 +114,10 @@ class Recorder(TorchDispatchMode):
         self.parts: dict[int, Part] = {}
         self.alive: list[Any] = []
         self.in_memory: dict[int, dict[int, Tensor]] = {}
+        self.own: set[int] = set()
+        """Where the memory of inputs and of the model's tensors begins."""
+        self.originals: set[int] = set()
+        """The same of tensors of which the pass has a copy."""
         self.leaves: list[Leaf] = []
         self.operations: list[Operation] = []
         self.written_back: dict[int, Ref | None] = {}
@@ -124,6 +129,8 @@ class Recorder(TorchDispatchMode):
         index = self._new(tensor)
         self.leaves.append(Leaf(index, kind, name, original))
         if kind != "constant":
+            self.own.add(address(original))
+            self.originals |= {address(original)} if original is not tensor else set()
             self.written_back[index] = None
         return index
 
@@ -154,8 +161,7 @@ class Recorder(TorchDispatchMode):
                     f"a tensor of shape {tuple(value.shape)} comes from where torch does not see (numpy, "
                     "compiled code): make it by torch's own operations, or give it as an input"
                 )
-            own = {address(leaf.tensor) for leaf in self.leaves if leaf.kind != "constant"}
-            original = value if address(value) in own else value.clone()  # a second way to a weight is seen
+            original = value if address(value) in self.own else value.clone()  # a second way to a weight
             kind = "constant "
             if self.earlier.is_made(value):
                 kind = EARLIER
@@ -210,6 +216,9 @@ class Recorder(TorchDispatchMode):
         arguments, named = tree_map(refer, tuple(args)), tree_map(refer, keywords)
         written = list(_written(func, args, keywords))
         others = {key: one for tensor in written for key, one in self._sharing(tensor).items()}
+        for tensor in written:
+            self._require_copy(tensor)
+        require_in_range(name, args)
         with self.noting():
             result = func(*args, **keywords)
         if name == "copy_" and arguments[0].index in self.written_back:
@@ -219,6 +228,14 @@ class Recorder(TorchDispatchMode):
         else:  # if nobody else sees its memory, a tensor that is written to is as good as a new one
             self._note(name.removesuffix("_") if written else name, func, arguments, named, result)
         return result
+
+    def _require_copy(self, tensor: Tensor) -> None:
+        """Refuse to write to the model's own tensors, of which this pass has copies."""
+        if address(tensor) in self.originals:
+            raise TraceError(
+                "the model writes to a weight or a buffer that it reaches by a second way (a list, a "
+                "closure, a view in an attribute): let it write to the tensor itself, self.weight"
+            )
 
     def _sharing(self, tensor: Tensor) -> dict[int, Tensor]:
         """All values that lie in the memory of one."""

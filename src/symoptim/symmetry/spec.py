@@ -7,7 +7,7 @@ commutative: ``-element`` is the inverse, ``one + other`` the composition, zeros
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -60,7 +60,16 @@ class SymmetrySpec:
     paths: tuple[str, ...] = ()
     """What else decides the way through the model, and was pinned or vouched for, in words."""
     examples: "tuple[tuple[tuple[Any, ...], Mapping[str, Any]], ...]" = ()
-    """Arguments of the calls it was found by; not written down with it."""
+    """Arguments of the calls it was found by, copies; neither written down nor pickled with it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled without the examples: a batch of data does not belong into a checkpoint."""
+        values = [() if one.name == "examples" else getattr(self, one.name) for one in fields(self)]
+        return SymmetrySpec, tuple(values)
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "SymmetrySpec":
+        """The same: nothing of it changes."""
+        return self
 
     def __len__(self) -> int:
         return len(self.names)
@@ -149,7 +158,7 @@ class SymmetrySpec:
             for term in moved.terms:
                 axes = [axis for axis, size in enumerate(term.shape) if size == 1]
                 summed = tensor.double().sum(dim=axes, keepdim=True) if axes else tensor.double()
-                totals.index_add_(0, term.reshape(-1) % (self.scales + 1), summed.reshape(-1))
+                totals.index_add_(0, term.reshape(-1) % (self.scales + 1), summed.reshape(-1).cpu())
         return self.by_generator(totals)
 
     @on_cpu

@@ -171,6 +171,23 @@ def left_alone(model: nn.Module, *, attributes: bool = True) -> Generator[None]:
             place.update(tensors)
 
 
+@contextmanager
+def values_restored(model: nn.Module) -> Generator[None]:
+    """Bring back the values of a model's tensors, should a pass have written to them.
+
+    Passes work on copies; but a list, a closure or an array may lead a model to its own tensors.
+    """
+    plain = [one for one in model_tensors(model).values() if type(one) in (Tensor, nn.Parameter)]
+    own = [one for one in plain if one.layout == torch.strided and not (one.is_meta or one.is_quantized)]
+    before = [one.detach().clone() for one in own]
+    try:
+        yield
+    finally:
+        for tensor, values in zip(own, before, strict=True):
+            if not torch.equal(tensor.detach(), values):
+                tensor.data.copy_(values)
+
+
 def _holding_tensors(module: nn.Module) -> list[dict[str, Any]]:
     """Dictionaries of a module's attributes, parameters and buffers."""
     attributes = vars(module)
@@ -211,6 +228,11 @@ def _occurrences(which: Tensor) -> list[int]:
         found.append(seen.get(number, 0))
         seen[number] = found[-1] + 1
     return found
+
+
+def own_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """Parameters and buffers of a model, each once."""
+    return [*model.named_parameters(), *model.named_buffers()]
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ for each guard there is a size at which it does not hold.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import get_ident
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -16,6 +17,7 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from symoptim.symmetry.quiet import quietly
+from symoptim.symmetry.tensors import own_tensors
 
 LARGEST_INPUT = 2**16
 """Entries of an input that is tried though the example has fewer; four times the example is always tried."""
@@ -238,13 +240,17 @@ class _noting:  # noqa: N801 - used as a statement
         self.guards.seen += len(found)
 
     def __enter__(self) -> None:
+        thread = get_ident()  # hooks of all modules are called in every thread
+
         def enter(module: nn.Module, _: Any) -> None:
-            self.note()
-            self.stack.append(self.places.get(id(module), self.stack[-1]))
+            if get_ident() == thread:
+                self.note()
+                self.stack.append(self.places.get(id(module), self.stack[-1]))
 
         def leave(*_: Any) -> None:
-            self.note()
-            self.stack.pop()
+            if get_ident() == thread:
+                self.note()
+                self.stack.pop()
 
         hooks: Any = torch.nn.modules.module
         self.hooks = [
@@ -256,11 +262,6 @@ class _noting:  # noqa: N801 - used as a statement
         for hook in self.hooks:
             hook.remove()
         self.note()
-
-
-def own_tensors(model: nn.Module) -> list[tuple[str, Tensor]]:
-    """Parameters and buffers of a model, each once."""
-    return [*model.named_parameters(), *model.named_buffers()]
 
 
 def _groups(guards: _Guards, call: Call, fakes: Mapping[int, Tensor]) -> list[Sizes]:

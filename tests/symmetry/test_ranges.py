@@ -1,0 +1,52 @@
+"""Indices that a CPU refuses are refused before a device stops at them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from symoptim.symmetry.ranges import require_in_range
+from symoptim.symmetry.recorder import Recorder
+
+TABLE = torch.rand(4, 3)
+OPERATIONS: dict[str, Callable[[Tensor], Any]] = {
+    "embedding": lambda places: functional.embedding(places, TABLE),
+    "embedding_bag": lambda places: functional.embedding_bag(places[None], TABLE),
+    "index": lambda places: TABLE[places],
+    "index of two": lambda places: TABLE[places, places.clamp(0, 2)],
+    "index_select": lambda places: TABLE.index_select(0, places),
+    "gather": lambda places: TABLE.gather(0, places[:, None]),
+    "take": lambda places: TABLE[:, 0].take(places),
+    "scatter_add": lambda places: TABLE.scatter_add(0, places[:, None], torch.ones(2, 1)),
+    "index_add": lambda places: TABLE.index_add(0, places, torch.ones(2, 3)),
+    "index_put": lambda places: TABLE.index_put((places,), torch.ones(())),
+    "nll_loss": lambda places: functional.nll_loss(TABLE[:2, [0, 1, 2, 0]], places),
+}
+
+
+class Refusing(Recorder):
+    """Looks at indices on the CPU as well, and runs nothing that is out of range."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        require_in_range(func.overloadpacket.__name__, args, safe=())
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("places", [[0, 3], [1, 4], [3, -1], [2, -100], [2**40, 0]], ids=str)
+def test_what_a_cpu_refuses_is_refused(name: str, places: list[int]) -> None:
+    try:
+        expected = OPERATIONS[name](torch.tensor(places))
+    except (IndexError, RuntimeError):
+        with Refusing(torch.nn.Identity()), pytest.raises(IndexError, match="which is"):
+            OPERATIONS[name](torch.tensor(places))
+    else:
+        with Refusing(torch.nn.Identity()):
+            assert torch.equal(OPERATIONS[name](torch.tensor(places)), expected)
+
+
+def test_on_a_cpu_nothing_is_looked_at() -> None:
+    require_in_range("embedding", (TABLE, torch.tensor([7])))
