@@ -10,8 +10,8 @@ PARALLEL := --numprocesses auto --dist loadfile
 
 help:
 	@echo "make reproduce   the paper's MNIST experiments in small: table, verdicts, pictures, a page"
-	@echo "make test        the tests, with coverage; also builds the wheel and imports from it"
-	@echo "make test-all    the slow and GPU tests too"
+	@echo "make test        the tests; also builds the wheel and imports from it"
+	@echo "make test-all    the slow and GPU tests too, with coverage"
 	@echo "make lint        ruff and pyright; make format mends what can be mended"
 	@echo "make setup       only make .venv with everything in it; make clean removes it and all results"
 
@@ -30,8 +30,9 @@ reproduce: setup
 	$(BIN)/symoptim reproduce invariance
 	$(BIN)/symoptim reproduce table2 --profile quick
 
+# Without coverage, which takes half as long again.
 test: setup
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: setup .venv/models
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term -m ''

@@ -35,7 +35,7 @@ def finds_what_is_false(case: Case) -> bool:
     return changed >= 2
 
 
-@settings(quick, max_examples=40)
+@settings(quick, max_examples=25)
 @given(networks())
 def test_no_element_of_the_group_changes_an_output(case: Case) -> None:
     assert not finds_what_is_false(case)
@@ -82,7 +82,7 @@ FALSE_RULES: dict[str, tuple[str, Callable[..., Form]]] = {
 }
 
 
-@pytest.mark.parametrize("name", FALSE_RULES)
+@pytest.mark.parametrize("name", ["gelu", "add", *(pytest.param(n, marks=pytest.mark.slow) for n in ("sum", "softmax"))])
 def test_a_false_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, rule = FALSE_RULES[name]
     searched = settings(quick, max_examples=200, phases=[Phase.generate])

@@ -130,7 +130,7 @@ def first_of(output: Any) -> Tensor:
     return output if isinstance(output, Tensor) else first_of(next(iter(output)))
 
 
-@pytest.mark.parametrize("name", ZOO)
+@for_some_animals
 @pytest.mark.filterwarnings("ignore:other paths:symoptim.errors.PathWarning")
 def test_a_recipe_changes_no_output_of_the_zoo(name: str) -> None:
     model, arguments, _ = caught(name)

@@ -221,7 +221,7 @@ PINNED = ("masks by length", "state of matrices", "state", "steps before", "a ro
 """Nothing can be told of these from a single step, or where a size depends on values."""
 
 
-@pytest.mark.parametrize("short", [1, 3, 4])
+@pytest.mark.parametrize("short", [1, pytest.param(3, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_a_short_input_does_not_read_moves_as_a_longer_one_wants(
@@ -260,8 +260,10 @@ def linear_attention(m: Lengths, h: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     ("function", "number"),
-    [(relu_network, 4), (linear_attention, 4 + 4 + 4 + 1)],
-    ids=["network", "attention"],
+    [
+        pytest.param(relu_network, 4, id="network"),
+        pytest.param(linear_attention, 4 + 4 + 4 + 1, id="attention", marks=pytest.mark.slow),
+    ],
 )
 def test_what_meets_a_zero_start_is_free_where_later_steps_meet_more(
     function: Callable[[Lengths, Tensor], Tensor], number: int

@@ -39,6 +39,15 @@ for_every_animal = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * animal.slow) for name, animal in ZOO.items()]
 )
 
+for_some_animals = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (animal.slow or place % 4 > 0))
+        for place, (name, animal) in enumerate(ZOO.items())
+    ],
+)
+"""A quarter of them in ``make test``, all in ``make test-all``."""
+
 
 class Caught(NamedTuple):
     """An animal ready to be looked at: in float64, without an eps to be felt."""
