@@ -174,3 +174,19 @@ def test_what_a_call_leaves_behind_is_seen_by_a_certificate() -> None:
     moved = {name: one for name, one in spec.tensors.items() if name != "third.weight"}
     forgetful = dataclasses.replace(spec, tensors=moved)  # the first call reads zeros, and sees no difference
     assert not certify(forgetful, model, inputs).holds
+
+
+def test_examples_of_the_group_are_tried_if_they_differ_in_a_tensor_or_in_anything_else() -> None:
+    class Chooses(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 4), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor, negate: bool = False) -> Tensor:
+            hidden = torch.relu(self.first(x))
+            return self.last(-hidden if negate else hidden)
+
+    model, x = Chooses(), torch.rand(5, 3)
+    spec = discover(model, (x,), inputs=[(x.clone(),), (x, True), (x + 1,)])
+    tried = certify(spec, model, (x.clone(),), draw=False).tried
+    assert tried == ("the example", "example 2 of the group", "example 3 of the group")

@@ -82,7 +82,9 @@ FALSE_RULES: dict[str, tuple[str, Callable[..., Form]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["gelu", "add", *(pytest.param(n, marks=pytest.mark.slow) for n in ("sum", "softmax"))])
+@pytest.mark.parametrize(
+    "name", ["gelu", "add", *(pytest.param(n, marks=pytest.mark.slow) for n in ("sum", "softmax"))]
+)
 def test_a_false_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, rule = FALSE_RULES[name]
     searched = settings(quick, max_examples=200, phases=[Phase.generate])

@@ -101,6 +101,7 @@ def values(model: nn.Module) -> list[Tensor]:
     return [tensor.clone() for tensor in model.state_dict().values()]
 
 
+@pytest.mark.filterwarnings("ignore:other paths:symoptim.errors.PathWarning")
 @pytest.mark.parametrize("way", ["norm", "clamp", "data", "list", "view", "array", "max_norm"])
 def test_weights_that_a_model_writes_to_are_left_as_they_are(way: str) -> None:
     model, x = Writing(way), torch.rand(5, 3)

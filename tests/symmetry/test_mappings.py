@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from symmetry.hugging_face import CASES
 from symmetry.test_hugging_face import shaken
-from symmetry.zoo import ZOO, caught, group_of
+from symmetry.zoo import caught, for_some_animals, group_of
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.mappings import Mapping, as_yaml, indexed_mappings, mappings
 

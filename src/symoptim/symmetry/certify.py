@@ -9,7 +9,6 @@ two: these change no digit, so outputs must agree as they do in float64.
 """
 
 import math
-import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from symoptim.errors import SymmetryError, TraceError, first_few
 from symoptim.modules import mode_change, require_module
 from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import prepared
-from symoptim.symmetry.drawn import Drawn, other_calls, tensors_of
+from symoptim.symmetry.drawn import Drawn, are_equal, other_calls, tensors_of
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.failures import by_name, described
 from symoptim.symmetry.spec import SymmetrySpec
@@ -341,10 +340,9 @@ def _calls(
     found, left_out = [Drawn("the example", example, given=True)], list[str]()
     for number, other in enumerate(spec.examples):
         _, positional, named = unpacked(model, *other)
-        tensors = tensors_of((positional, named))
-        if len(tensors) == len(given) and all(map(operator.is_, tensors, given)):
+        if are_equal((positional, named), example):
             continue
-        if {one.device for one in tensors} == devices:
+        if {one.device for one in tensors_of((positional, named))} == devices:
             found.append(Drawn(f"example {number} of the group", (positional, named), given=True))
         else:
             left_out.append(f"example {number} of the group was not tried (it is on another device)")

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.tensors import on_cpu
@@ -52,6 +52,27 @@ def tensors_of(arguments: Arguments) -> list[Tensor]:
     """All tensors among arguments, in order."""
     given: list[Any] = tree_leaves((arguments[0], dict(arguments[1])))
     return [one for one in given if isinstance(one, Tensor)]
+
+
+def are_equal(one: Arguments, other: Arguments) -> bool:
+    """Whether two calls are the same: containers, the values of tensors, all other arguments.
+
+    >>> are_equal(((torch.ones(2), 1), {}), ((torch.ones(2), 1), {}))
+    True
+    >>> are_equal(((torch.ones(2), 1), {}), ((torch.ones(2), 2), {}))
+    False
+    """
+    leaves, tree = tree_flatten((one[0], dict(one[1])))
+    others, other_tree = tree_flatten((other[0], dict(other[1])))
+    return tree == other_tree and all(map(_is_equal, leaves, others))
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        alike = (one.device, one.dtype) == (other.device, other.dtype)
+        return one is other or (alike and torch.equal(one, other))
+    plain = type(one) is type(other) and isinstance(one, int | float | str)
+    return one is other or (plain and one == other)
 
 
 def _with(arguments: Arguments, sizes: dict[int, int], generator: torch.Generator) -> Arguments:

@@ -66,7 +66,7 @@ def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping
 def by_name(inputs: tuple[Any, ...]) -> str:
     """The way out if a model fails whose only argument is a dictionary.
 
-    >>> by_name((torch.ones(2),)), by_name(({"x": 1},))
+    >>> by_name((1,)), by_name(({"x": 1},))
     ('', '; a dictionary of arguments by name is given as keywords: (model, (), keywords=dict(inputs))')
     """
     if len(inputs) != 1 or not isinstance(inputs[0], Mapping):
