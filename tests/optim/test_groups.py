@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.distributed.pipelining import SplitPoint, pipeline
+from torch.nn.utils.parametrizations import weight_norm
 
 import symoptim
 from symoptim import ScaledSGD, UnitNormSGD, param_groups
@@ -245,6 +246,21 @@ def test_a_stage_on_its_own_is_in_doubt_and_trains_otherwise(
     assert not torch.allclose(train_in_stages(optimizer, stages, groups), expected, rtol=1e-4)
     for wanted in ("rows", "columns"):
         param_groups(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), overrides={"0": wanted})
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_a_stage_of_residual_blocks_is_in_doubt_and_a_perceptron_is_not() -> None:
+    block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    stage = nn.TransformerEncoder(block, 3)
+    with pytest.warns(GeometryWarning, match=r"'layers\.0\.linear2\.weight' is the same layer of another"):
+        param_groups(stage)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        param_groups(nn.Sequential(stage, nn.Linear(8, 8)))
+        for normed in (lambda layer: layer, weight_norm):
+            layers = [nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)]
+            wrapped = [normed(one) if isinstance(one, nn.Linear) else one for one in layers]
+            param_groups(nn.Sequential(nn.Sequential(*wrapped)))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from symoptim.errors import TraceError
 from symoptim.symmetry.ranges import require_in_range
+from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Recorder
 
 TABLE = torch.rand(4, 3)
@@ -50,3 +52,17 @@ def test_what_a_cpu_refuses_is_refused(name: str, places: list[int]) -> None:
 
 def test_on_a_cpu_nothing_is_looked_at() -> None:
     require_in_range("embedding", (TABLE, torch.tensor([7])))
+
+
+def test_a_call_that_was_refused_is_not_made_unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    class Looking(torch.nn.Embedding):
+        def forward(self, input: Tensor) -> Tensor:
+            calls.append(input.shape[0])
+            return super().forward(input)
+
+    monkeypatch.setattr(require_in_range, "__defaults__", ((),))  # as on a CUDA device
+    with pytest.raises(TraceError, match=r"fails on these inputs: embedding: an index is out of range"):
+        record(Looking(4, 2), (torch.tensor([4]),))
+    assert calls == [1]

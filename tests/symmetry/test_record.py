@@ -222,6 +222,13 @@ def test_where_an_operation_has_failed_is_noted(attempt: Callable[[Tensor], Tens
     assert record(nn.Sequential(nn.Linear(3, 3), Attempt(torch.relu)), (torch.rand(3, 3),)).raised == ()
 
 
+def test_places_are_right_after_a_module_has_failed() -> None:
+    attempt = Attempt(nn.Linear(7, 7))
+    graph = record(nn.Sequential(attempt, nn.ReLU()), (torch.rand(3, 3),))
+    assert graph.raised == ("0.attempt",)
+    assert [one.place for one in graph.operations if one.name == "relu"] == ["1"]
+
+
 def test_no_hook_is_left_behind() -> None:
     discover(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), (torch.rand(5, 3),))
     assert not torch.nn.modules.module._has_any_global_hook()

@@ -155,7 +155,7 @@ def state_of(parameter: Tensor, states: MutableMapping[Tensor, State], *, moment
         momentum: whether the parameter is stepped with momentum.
 
     Returns:
-        The state, or an empty one that nobody keeps.
+        The state, or an empty one that is not kept.
     """
     if momentum or update_dtype(parameter.dtype) != parameter.dtype:
         return states[parameter]

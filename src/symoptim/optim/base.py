@@ -44,8 +44,9 @@ class GeometricSGD(Clipping):
 
     A subclass says which update each geometry gets, and which weights it refuses.
 
-    Gradients are never written to. Parameters of less than 32 bits keep a float32 master copy in the
-    state (``"master"``), and their momentum is float32 too.
+    Gradients are not written to, but by ``max_norm``, which scales them as ``clip_grad_norm_`` does.
+    Parameters of less than 32 bits keep a float32 master copy in the state (``"master"``), and their momentum
+    is float32 too.
     """
 
     updates: ClassVar[Mapping[Geometry, Update]]

@@ -1,5 +1,6 @@
 """What may be wrong with roles that layer types give, or that leave nothing to an update by filters."""
 
+import re
 from collections.abc import Iterable
 
 from torch import fx, nn
@@ -113,4 +114,21 @@ def _looks_hidden(model: nn.Module, one: Routed) -> str:
     shape = one.parameter.shape
     if any(isinstance(module, fx.GraphModule) for module in model.modules()) and shape[0] == shape[1]:
         return "it is square, and the model was split or traced"
-    return ""
+    others = _same_in_other_blocks(model, one)
+    return f"'{others[0]}' is the same layer of another block" if others else ""
+
+
+def _same_in_other_blocks(model: nn.Module, one: Routed) -> list[str]:
+    """Weights at the same place of other blocks: ``layers.0.mlp.2.weight`` for ``layers.5.mlp.2.weight``."""
+    name = one.names[0]
+    layer = (
+        name.partition(".parametrizations.")[0] if ".parametrizations." in name else name.rpartition(".")[0]
+    )
+    blocks = layer.rpartition(".")[0]
+    places = "".join(r"\d+\." if part.isdigit() else re.escape(f"{part}.") for part in blocks.split("."))
+    pattern = re.compile(places + re.escape(name[len(blocks) + 1 :]))
+    return [
+        other
+        for other, parameter in model.named_parameters()
+        if blocks and other != name and pattern.fullmatch(other) and parameter.shape == one.parameter.shape
+    ]

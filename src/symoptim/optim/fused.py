@@ -125,7 +125,7 @@ class FusedSteps:
         copies = [bucket.copy_gradients() for bucket in self.buckets]
         for bucket in self.buckets:
             bucket.step(numbers, rates, scaling)
-        del copies  # kernels have been told to read them
+        del copies  # after the launch, which reads them
         # As an operation of torch's own would: autograd refuses to use what has been overwritten.
         increment_version(self.stepped)
 

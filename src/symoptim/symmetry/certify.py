@@ -104,19 +104,20 @@ class Certificate:
         if self.reason:
             return f"CANNOT BE TRIED: {self.reason}"
         charge = "" if math.isnan(self.noether_residual) else f", largest charge {self.noether_residual:.1e}"
-        said = [
-            f"{'holds' if self.holds else 'DOES NOT HOLD'}: outputs of rescaled copies differ by "
-            f"{self.output_error:.1e}{charge}"
-        ]
+        verdict = "holds" if self.holds else "DOES NOT HOLD"
+        if self.holds and not self.exact and self.approximate:
+            verdict = "holds up to eps"
+        without = " where eps is not felt" if self.approximate else ""
+        said = [f"{verdict}: outputs of rescaled copies differ by {self.output_error:.1e}{without}{charge}"]
         if self.evaluation_error >= self.passing > self.output_error:
             said.append(
                 f"in training mode only: after .eval() outputs differ by {self.evaluation_error:.1e}, for "
                 "running statistics do not follow"
             )
         if self.approximate:
-            felt = "eps is too large for a guard" if self.without_eps and not self.holds else "up to eps"
+            too_large = "eps is too large for a guard: " if self.without_eps and not self.holds else ""
             said.append(
-                f"{felt}: with eps as it is outputs change by {self.eps_error:.1e} for scales up to "
+                f"{too_large}with eps as it is outputs change by {self.eps_error:.1e} for scales up to "
                 f"e^{self.spread:g}, by {self.eps_nearby:.1e} within 10 %"
             )
         said += [f"tried on {len(self.tried)} inputs ({', '.join(self.tried)})", *self.notes]
@@ -183,7 +184,7 @@ def certify(
             raise
         except SymmetryError as failure:
             return _not_tried(spec, str(failure))
-        except Exception as failure:  # what a model may have against copies, float64, or being called so
+        except Exception as failure:  # of the model: on copies, in float64, or on these inputs
             failed = failed or described(failure)
         else:
             if failed:
@@ -267,7 +268,7 @@ class _Found:
             before = self.trials.outputs(call.arguments, ignored=self.ignored)
         except SymmetryError:
             raise
-        except Exception as failure:  # whatever the model has against it
+        except Exception as failure:  # of the model's own forward
             if not self.tried:
                 raise
             self._skip(call, described(failure))

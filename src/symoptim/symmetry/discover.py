@@ -51,7 +51,8 @@ def discover(
 
     The mode of the model counts: in training mode batch normalization hides the scale of its input, in
     evaluation mode running statistics have to move along. The model is left as it is. A model that
-    ``torch.export`` cannot trace is run once instead, and the result says so.
+    ``torch.export`` cannot trace is called instead, every operation is recorded, and ``recorded`` of the
+    result says why.
 
     The example shows one path through the model. Others are looked for on inputs of other values and sizes,
     and with other random numbers; what is found holds on all that were seen. Where values, chance or Python's
@@ -62,7 +63,8 @@ def discover(
     Args:
         model: the network.
         example_inputs: positional arguments of a call, a tuple or a single tensor. A small one is enough (two
-            sequences of eight tokens, say): the model is run on it a dozen times.
+            sequences of eight tokens, say): the model is run on it a dozen times, and all intermediate
+            results of a run are in memory together, as in training.
         keywords: its other arguments.
         inputs: more calls, a list; each is a tuple of positional arguments (with the same keywords), a
             dictionary of arguments by name, or a pair of both.

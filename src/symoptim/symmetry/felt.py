@@ -73,7 +73,7 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
             opened = [unpacked(model, *call) for call in calls]
             visible = [_moved_to(devices, (arguments, named)) for _, arguments, named in opened]
             return Felt(spec, opened[0][0], visible, wide=wide)
-        except Exception as failure:  # whatever a model has against copies, float64, or these inputs
+        except Exception as failure:  # of the model: on copies, in float64, or on these inputs
             reason = reason or described(failure)
     warn_user(
         f"whether an eps is felt was not checked, for the model cannot be called ({reason}): give inputs=",

@@ -35,7 +35,7 @@ class _SharedTensors(TorchFunctionMode):
 def isolated(model: nn.Module) -> nn.Module:
     """A model with the same tensors and Python state of its own.
 
-    What nobody can copy, such as a lock or an open file, is shared. Arrays may be views of tensors, and are
+    What cannot be copied, such as a lock or an open file, is shared. Arrays may be views of tensors, and are
     shared, too, if they are.
 
     >>> model = nn.Linear(2, 2)
@@ -52,7 +52,7 @@ def isolated(model: nn.Module) -> nn.Module:
 
 
 def copied_with(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
-    """A deep copy of a model, with whatever is in ``memo``; what nobody can copy is shared."""
+    """A deep copy of a model, with whatever is in ``memo``; what cannot be copied is shared."""
     tried = dict(memo)
     try:
         found = copy.deepcopy(model, tried)

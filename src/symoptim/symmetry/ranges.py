@@ -28,6 +28,10 @@ OF_CLASSES = {"nll_loss": 4, "nll_loss_forward": 4, "nll_loss2d": 4, "nll_loss2d
 """Operations with arguments (scores, classes), with the place of a class that is ignored."""
 
 
+class OutOfRangeError(IndexError):
+    """An index is out of range, and was not used: the call must not be made again on the device."""
+
+
 def require_in_range(name: str, arguments: Sequence[Any], safe: Collection[str] = ("cpu", "meta")) -> None:
     """Raise the error that a CPU would raise.
 
@@ -37,14 +41,14 @@ def require_in_range(name: str, arguments: Sequence[Any], safe: Collection[str] 
         safe: devices on which nothing is looked at, for the operation raises it.
 
     Raises:
-        IndexError: an index is out of range.
+        OutOfRangeError: an index is out of range.
     """
     for indices, low, high, ignored in _ranges(name.removesuffix("_"), arguments):
         if indices.device.type in safe or not indices.numel():
             continue
         counted = indices[indices != ignored] if ignored is not None else indices
         if counted.numel() and bool(((counted < low) | (counted >= high)).any()):
-            raise IndexError(f"{name}: an index is out of range, which is {low} to {high - 1}")
+            raise OutOfRangeError(f"{name}: an index is out of range, which is {low} to {high - 1}")
 
 
 def _ranges(name: str, arguments: Sequence[Any]) -> Iterator[tuple[Tensor, int, int, int | None]]:

@@ -25,6 +25,7 @@ from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.isolation import seeds_restored
 from symoptim.symmetry.memory import reached_otherwise
 from symoptim.symmetry.quiet import TRACING
+from symoptim.symmetry.ranges import OutOfRangeError
 from symoptim.symmetry.recorder import Earlier, Recorder
 from symoptim.symmetry.tensors import left_alone, plain_tensors, tensors_in
 
@@ -64,6 +65,8 @@ def record(
             return run(functionalize)
         except SymoptimError:
             raise
+        except OutOfRangeError as error:
+            raise TraceError(f"the model fails on these inputs: {error}") from error
         except Exception as error:  # the model's own, or of what is refused there, such as derivatives
             if "HigherOrderOperator" in str(error):
                 raise unwatched(error) from error

@@ -182,7 +182,8 @@ class Recorder(TorchDispatchMode):
             if get_ident() == thread:
                 self.stack.append(self.names.get(id(module), self.stack[-1] if self.stack else ""))
 
-        def leave(_: nn.Module, inputs: Any, keywords: Any, output: Any) -> None:
+        # If a forward raises, torch leaves the keywords out, and gives no output.
+        def leave(_: nn.Module, inputs: Any, keywords: Any, output: Any = None) -> None:
             if get_ident() == thread:
                 inside, around = self.stack.pop(), self.stack[-1] if self.stack else ""
                 sides = ((inside, (inputs, keywords)), (around, output))
@@ -218,8 +219,8 @@ class Recorder(TorchDispatchMode):
         others = {key: one for tensor in written for key, one in self._sharing(tensor).items()}
         for tensor in written:
             self._require_copy(tensor)
-        require_in_range(name, args)
         with self.noting():
+            require_in_range(name, args)
             result = func(*args, **keywords)
         if name == "copy_" and arguments[0].index in self.written_back:
             self.written_back[arguments[0].index] = arguments[1]  # what became of a buffer, or of an input

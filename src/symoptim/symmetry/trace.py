@@ -77,7 +77,7 @@ def trace(
     return graph
 
 
-class _Failed(Exception):  # noqa: N818 - nobody outside sees it
+class _Failed(Exception):  # noqa: N818 - caught in this file
     """The model's forward has failed, for the reason that is its cause."""
 
 
@@ -102,7 +102,7 @@ def _failing_quietly(model: nn.Module) -> Generator[None]:
         attributes.update({"forward": own} if own else {})
 
 
-class NotExportable(Exception):  # noqa: N818 - nobody outside sees it: the model is run instead
+class NotExportable(Exception):  # noqa: N818 - caught in this package, which then records a call
     """A model cannot be exported, for this reason."""
 
 
