@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from symoptim import discover
 from symoptim.errors import TraceError
-from symoptim.symmetry.ranges import require_in_range
+from symoptim.symmetry.ranges import OutOfRangeError, RangesChecked, require_in_range
 from symoptim.symmetry.record import record
-from symoptim.symmetry.recorder import Recorder
 
 TABLE = torch.rand(4, 3)
 OPERATIONS: dict[str, Callable[[Tensor], Any]] = {
@@ -29,24 +29,16 @@ OPERATIONS: dict[str, Callable[[Tensor], Any]] = {
 }
 
 
-class Refusing(Recorder):
-    """Looks at indices on the CPU as well, and runs nothing that is out of range."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        require_in_range(func.overloadpacket.__name__, args, safe=())
-        return func(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("places", [[0, 3], [1, 4], [3, -1], [2, -100], [2**40, 0]], ids=str)
 def test_what_a_cpu_refuses_is_refused(name: str, places: list[int]) -> None:
     try:
         expected = OPERATIONS[name](torch.tensor(places))
     except (IndexError, RuntimeError):
-        with Refusing(torch.nn.Identity()), pytest.raises(IndexError, match="which is"):
+        with RangesChecked(safe=()), pytest.raises(IndexError, match="which is"):
             OPERATIONS[name](torch.tensor(places))
     else:
-        with Refusing(torch.nn.Identity()):
+        with RangesChecked(safe=()):
             assert torch.equal(OPERATIONS[name](torch.tensor(places)), expected)
 
 
@@ -66,3 +58,22 @@ def test_a_call_that_was_refused_is_not_made_unwatched(monkeypatch: pytest.Monke
     with pytest.raises(TraceError, match=r"fails on these inputs: embedding: an index is out of range"):
         record(Looking(4, 2), (torch.tensor([4]),))
     assert calls == [1]
+
+
+def test_no_kernel_gets_an_index_out_of_range_in_discover(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[type[Exception]] = []
+
+    class Noting(torch.nn.Embedding):
+        def forward(self, input: Tensor) -> Tensor:
+            try:
+                return super().forward(input)
+            except Exception as failure:
+                refused.append(type(failure))
+                raise
+
+    monkeypatch.setattr(require_in_range, "__defaults__", ((),))  # as on a CUDA device
+    monkeypatch.setattr(RangesChecked.__init__, "__defaults__", ((),))
+    with pytest.raises(TraceError, match="an index is out of range, which is 0 to 3"):
+        discover(Noting(4, 2), (torch.tensor([4]),))
+    assert refused
+    assert set(refused) == {OutOfRangeError}

@@ -16,7 +16,7 @@ from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import calls_of, prepared
-from symoptim.symmetry.failures import described, require_plain
+from symoptim.symmetry.failures import FailingModelError, described, require_plain
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
@@ -165,8 +165,8 @@ def _graphs_of(
         seen = survey(model, calls, vouch, graph)
     except OptionError:
         raise
-    except Exception as failure:  # it cannot be run: on the meta device there are no values to ask for, say
-        if graph is None:
+    except Exception as failure:  # it cannot be watched: on the meta device there are no values to ask for, say
+        if graph is None or (isinstance(failure, FailingModelError) and _have_values(model, calls)):
             raise
         seen = _exported(model, calls, vouch, graph, failure)
     if graph is not None and seen.first is not None:
@@ -179,6 +179,11 @@ def _graphs_of(
         traced, _ = _traced(model, call) if sizes_alone and not recorded else (None, "")
         graphs.append(other if traced is None else traced)
     return graphs, seen, recorded
+
+
+def _have_values(model: nn.Module, calls: Sequence[Call]) -> bool:
+    there = (*model_tensors(model).values(), *(one for call in calls for one in call.tensors()))
+    return not any(one.is_meta for one in there)
 
 
 def _exported(

@@ -15,6 +15,10 @@ from symoptim.symmetry.isolation import seeds_restored
 from symoptim.symmetry.tensors import model_tensors
 
 
+class FailingModelError(TraceError):
+    """The model itself fails on the inputs, watched or not."""
+
+
 def require_plain(model: nn.Module) -> None:
     """Refuse a model whose tensors are not where and what they seem.
 
@@ -53,14 +57,16 @@ def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping
         keywords: other arguments.
 
     Raises:
-        TraceError: it fails, for the reason that is its cause.
+        FailingModelError: for the reason that is its cause.
     """
     # Some models need gradients of their parameters, others run without alone.
     error = _failure(model, inputs, keywords, gradients=False) and _failure(
         model, inputs, keywords, gradients=True
     )
     if error is not None:
-        raise TraceError(f"the model fails on these inputs: {described(error)}{by_name(inputs)}") from error
+        raise FailingModelError(
+            f"the model fails on these inputs: {described(error)}{by_name(inputs)}"
+        ) from error
 
 
 def by_name(inputs: tuple[Any, ...]) -> str:

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from symoptim.symmetry.copies import copied
 from symoptim.symmetry.isolation import seeds_restored, set_seeds
+from symoptim.symmetry.ranges import RangesChecked
 from symoptim.symmetry.tensors import model_tensors, tensors_in
 
 CLOSE = 1e-3  # of the largest output: programs may add in another order
@@ -42,7 +43,7 @@ def does_the_same(
 
 def _outputs(program: ExportedProgram, model: nn.Module, arguments: Any) -> tuple[list[Tensor], list[Tensor]]:
     """Of the model, and of the program."""
-    with seeds_restored(), torch.no_grad():
+    with seeds_restored(), torch.no_grad(), RangesChecked():
         set_seeds(0)
         mine, named = tree_map(_copied, arguments)
         expected = tensors_in(copied(model, wide=False)(*mine, **named))

@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from symoptim.symmetry.graph import name_of
 
 ALONG_AN_AXIS = (
     "index_select",
@@ -30,6 +33,25 @@ OF_CLASSES = {"nll_loss": 4, "nll_loss_forward": 4, "nll_loss2d": 4, "nll_loss2d
 
 class OutOfRangeError(IndexError):
     """An index is out of range, and was not used: the call must not be made again on the device."""
+
+
+class RangesChecked(TorchDispatchMode):
+    """While it is entered, indices out of range raise before a kernel gets them.
+
+    Args:
+        safe: devices on which nothing is looked at.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, safe: Collection[str] = ("cpu", "meta")) -> None:
+        super().__init__()
+        self.safe = safe
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Look at the arguments of one operation, then run it."""
+        require_in_range(name_of(func), args, self.safe)
+        return func(*args, **(kwargs or {}))
 
 
 def require_in_range(name: str, arguments: Sequence[Any], safe: Collection[str] = ("cpu", "meta")) -> None:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from symoptim.errors import SymoptimError, TraceError
-from symoptim.symmetry.failures import require_plain, require_running, unwatched
+from symoptim.symmetry.failures import FailingModelError, require_plain, require_running, unwatched
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.isolation import seeds_restored
 from symoptim.symmetry.memory import reached_otherwise
@@ -66,7 +66,7 @@ def record(
         except SymoptimError:
             raise
         except OutOfRangeError as error:
-            raise TraceError(f"the model fails on these inputs: {error}") from error
+            raise FailingModelError(f"the model fails on these inputs: {error}") from error
         except Exception as error:  # the model's own, or of what is refused there, such as derivatives
             if "HigherOrderOperator" in str(error):
                 raise unwatched(error) from error

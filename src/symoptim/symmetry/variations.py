@@ -189,11 +189,12 @@ class _Guards:
 def _is_torchs(guard: Any) -> bool:
     """Whether an operation of torch compares: it chooses how to compute, not what."""
     if any(number.is_Integer and number >= LARGEST_INDEX for number in guard.expr.atoms()):
-        return True  # kernels count with 32 or 64 bits; the file may be that of torch.nn which calls them
+        return True  # kernels count with 32 or 64 bits; the file may be that of the module which calls them
     where = getattr(getattr(guard, "sloc", None), "framework_loc", None)
     file, torchs = Path(getattr(where, "filename", "")), Path(torch.__file__).parent
-    # Code without a file is taken for that of the module that calls it, which may be one of torch.nn.
-    return file.is_relative_to(torchs) and not file.is_relative_to(torchs / "nn")
+    # Code without a file is taken for that of the module that calls it, which may be one of torch.nn. The functions
+    # there call kernels that have limits of their own: cuDNN's batch normalization takes 880,801 rows.
+    return file.is_relative_to(torchs) and not file.is_relative_to(torchs / "nn" / "modules")
 
 
 def _by_symbols(model: nn.Module, call: Call) -> list[Sizes] | None:
