@@ -75,7 +75,10 @@ def test_a_model_without_rescalings_is_said_to_have_none() -> None:
         nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 10)),
         nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 9, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1)),
         nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2), nn.Sigmoid(), nn.Dropout()),
-        nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2, enable_nested_tensor=False),
+        nn.Sequential(
+            nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2, enable_nested_tensor=False),
+            nn.Linear(8, 3),
+        ),
         nn.ModuleList([nn.Embedding(900, 8), nn.TransformerEncoderLayer(8, 2, 16), nn.Linear(8, 900)]),
         nn.BatchNorm1d(3),
     ],

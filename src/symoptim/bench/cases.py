@@ -51,8 +51,8 @@ class Case:
         return sum(prod(weight.shape) for weight in self.weights)
 
 
-def weights_of(model: nn.Module) -> tuple[Weight, ...]:
-    """Shapes of a model's parameters, with the roles their layers give them, in the model's order.
+def weights_of(model: nn.Module, overrides: Mapping[str, Geometry] | None = None) -> tuple[Weight, ...]:
+    """Shapes of a model's parameters in its order, with the roles that layers or ``overrides`` give them.
 
     >>> weights_of(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2, bias=False)))
     (Weight(shape=(4, 3), geometry='rows', axis=0), Weight(shape=(4,), geometry='plain', axis=0), \
@@ -60,7 +60,7 @@ Weight(shape=(2, 4), geometry='columns', axis=0))
     """
     return tuple(
         Weight(tuple(one.parameter.shape), one.role.geometry, one.role.axis)
-        for one in param_groups(model).routed
+        for one in param_groups(model, overrides=overrides).routed
     )
 
 
@@ -71,10 +71,12 @@ def gpt_shapes(layers: int = 24, width: int = 2048, vocabulary: int = 50257) -> 
     return (Weight((vocabulary, width), "plain"), *([gain, *maps, gain] * layers))
 
 
-def _network_case(name: str, title: str, network: Network) -> Case:
+def _network_case(
+    name: str, title: str, network: Network, overrides: Mapping[str, Geometry] | None = None
+) -> Case:
     with torch.device("meta"):
         model, _ = network()
-    return Case(name=name, title=title, weights=weights_of(model), network=network)
+    return Case(name=name, title=title, weights=weights_of(model, overrides), network=network)
 
 
 def _make_resnet50() -> tuple[nn.Module, tuple[Tensor, ...]]:
@@ -91,7 +93,8 @@ def _make_segnet() -> tuple[nn.Module, tuple[Tensor, ...]]:
 
 CASES: Mapping[str, Callable[[], Case]] = {
     "resnet50": lambda: _network_case("resnet50", "ResNet-50", _make_resnet50),
-    "gpt2": lambda: _network_case("gpt2", "GPT-2, 124 M", _make_gpt2),
+    # Its output map is its embedding, so that the linear map registered last is a hidden one.
+    "gpt2": lambda: _network_case("gpt2", "GPT-2, 124 M", _make_gpt2, {"h.11.mlp_proj": "rows"}),
     "gpt-1.3b": lambda: Case(name="gpt-1.3b", title="GPT, 1.3 B", weights=gpt_shapes()),
     "tiny": lambda: Case(name="tiny", title="1,000 matrices of 32 x 32", weights=(Weight((32, 32)),) * 1000),
     "matrix": lambda: Case(

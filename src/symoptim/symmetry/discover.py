@@ -165,7 +165,7 @@ def _graphs_of(
         seen = survey(model, calls, vouch, graph)
     except OptionError:
         raise
-    except Exception as failure:  # it cannot be watched: on the meta device there are no values to ask for, say
+    except Exception as failure:  # of watching: on the meta device there are no values to ask for, say
         if graph is None or (isinstance(failure, FailingModelError) and _have_values(model, calls)):
             raise
         seen = _exported(model, calls, vouch, graph, failure)

@@ -42,10 +42,9 @@ class RangesChecked(TorchDispatchMode):
         safe: devices on which nothing is looked at.
     """
 
-    supports_higher_order_operators = True
-
     def __init__(self, safe: Collection[str] = ("cpu", "meta")) -> None:
-        super().__init__()
+        """Nothing is looked at before it is entered."""
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
         self.safe = safe
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

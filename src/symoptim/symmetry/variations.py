@@ -192,8 +192,8 @@ def _is_torchs(guard: Any) -> bool:
         return True  # kernels count with 32 or 64 bits; the file may be that of the module which calls them
     where = getattr(getattr(guard, "sloc", None), "framework_loc", None)
     file, torchs = Path(getattr(where, "filename", "")), Path(torch.__file__).parent
-    # Code without a file is taken for that of the module that calls it, which may be one of torch.nn. The functions
-    # there call kernels that have limits of their own: cuDNN's batch normalization takes 880,801 rows.
+    # Code without a file is taken for that of the module that calls it, which may be one of torch.nn. Its
+    # functions call kernels that have limits of their own: cuDNN's batch normalization takes 880,801 rows.
     return file.is_relative_to(torchs) and not file.is_relative_to(torchs / "nn" / "modules")
 
 
