@@ -228,6 +228,18 @@ def counts_where_positive(m: Any, x: Tensor) -> Tensor:
     return m.b(torch.tanh(m.a(x)) if m.calls[0] > 2 else torch.relu(m.a(x)))
 
 
+def values_then_size(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x * (1.0 if x.sum() > 0 else 2.0))
+    return m.b(h.relu() if x.shape[1] < 30 else h.tanh())
+
+
+def size_where_negative(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x)
+    if x.sum() > 0:
+        return m.b(h.relu())
+    return m.b(h.relu() if x.shape[1] < 30 else h.tanh())
+
+
 def by_three_sizes(m: Any, x: Tensor) -> Tensor:
     h = torch.relu(m.a(x))
     return m.b({5: h, 12: h.tanh(), 31: h.sin()}.get(x.shape[1], h * 2))
@@ -351,6 +363,10 @@ HIDDEN: dict[str, Case] = {
     "long and positive": Case(own(if_long_and_positive, **A_B), SHORT, ((x(2, 12, W).abs(),), *LONG)),
     "counts what is positive": Case(
         own(counts_where_positive, calls=lambda: [0], **A_B), FLAT, (*FAR, *FAR, *FAR, *OTHERS)
+    ),
+    "values, then a size": Case(own(values_then_size, **A_B), SHORT, LONG),
+    "a size where negative": Case(
+        own(size_where_negative, **A_B), (x(2, 5, W).abs(),), (*LONG, (-x(2, 31, W).abs(),))
     ),
     "three sizes": Case(own(by_three_sizes, **A_B), SHORT, LONG),
     "number by the number of rows": Case(

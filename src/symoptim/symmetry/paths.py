@@ -33,9 +33,10 @@ from symoptim.symmetry.knowledge import Calls
 from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Earlier, made_in
+from symoptim.symmetry.sizes import Sizes, multiples, sizes_to_try
 from symoptim.symmetry.steps import Step, kinds, loses_cuts, steps
 from symoptim.symmetry.tensors import model_tensors
-from symoptim.symmetry.variations import Call, Sizes, multiples, other_values, resized, sizes_to_try
+from symoptim.symmetry.variations import Call, other_values, resized
 
 
 @dataclass(slots=True)
@@ -107,6 +108,8 @@ class _Surveyor:
         """How often modules ask for values, whatever these are."""
         self.calls = Calls(self.model)
         self.decisions: list[Decision] = []
+        self.lost: set[str] = set()
+        """Modules in which torch lost track of sizes."""
         self.sizes: list[int] = []
         """Sizes at which a pass did other operations."""
         self.passes: list[Graph] = []
@@ -122,8 +125,8 @@ class _Surveyor:
                 kept.keep_size(call, self._pass(call))
             except TraceError as failure:
                 raise OptionError(f"an example of inputs=[...] cannot be used: {failure}") from failure
-        self._try_values(calls[0], kept)
-        self._try_sizes(calls[0], kept)
+        for call in self._try_values(calls[0], kept):
+            self._try_sizes(call, kept)
         self.decisions += undecided([self._answers(graph) for graph in self.passes])
         for place in {place for graph in self.passes for place in graph.raised}:
             self._decide(place, "an exception that the model catches may decide the path")
@@ -170,30 +173,39 @@ class _Surveyor:
         except Exception:  # whatever a model raises that does not take such inputs
             return None
 
-    def _try_values(self, call: Call, kept: "_Kept") -> None:
-        """Other values, and the same ones again; an exported pass does not depend on either."""
+    def _try_values(self, call: Call, kept: "_Kept") -> list[Call]:
+        """Other values, and the same ones again; an exported pass does not depend on either.
+
+        Returns a call for each sequence of answers that Python got: each may compare other sizes.
+        """
         first = kept.first
         before = attributes_of(self.model)
         others = [(other, self._tried(other)) for other in other_values(call)] if self.watch is None else []
         again = [(call, self._tried(call))]
         with torch.set_grad_enabled(not torch.is_grad_enabled()):
             again.append((call, self._tried(call)))
-        for place in changing(before, attributes_of(self.model)):
-            self._decide(place, "attributes change from call to call, and may decide the path of later ones")
+        self._note_changes(before)
         for place in self.calls.drawing:
             self._decide(place, "random numbers of Python or NumPy are drawn, and may decide the path")
         passes = [graph for _, graph in (*others, *again) if graph is not None]
+        by_answers = {tuple(self._answers(first)): call}
         for other, graph in (*others, *again):
             if graph is not None:
                 kept.keep(other, graph)
+                by_answers.setdefault(tuple(self._answers(graph)), other)
         if follow_from_answers([(self._answers(one), self._but_for_sizes(one)) for one in (first, *passes)]):
-            return
+            return list(by_answers.values())
         repeats = [self._but_for_sizes(graph) for _, graph in again if graph is not None]
         values = all(one == self._but_for_sizes(first) for one in repeats)
         reason = "values of the inputs" if values else "chance, an earlier call or the mode of gradients"
         for graph in passes:
             for place in _decided_in(steps(first), steps(graph)):
                 self._decide(place, f"{reason} decide the path", unseen=False)
+        return list(by_answers.values())
+
+    def _note_changes(self, before: Mapping[str, Any]) -> None:
+        for place in changing(before, attributes_of(self.model)):
+            self._decide(place, "attributes change from call to call, and may decide the path of later ones")
 
     def _decide(self, place: str, reason: str, *, unseen: bool = True) -> None:
         self.decisions.append(Decision(place, reason, unseen))
@@ -206,7 +218,12 @@ class _Surveyor:
 
     def _try_sizes(self, call: Call, kept: "_Kept") -> None:
         groups: list[tuple[Sizes, list[int]]] = []
-        for group in sizes_to_try(isolated(self.model), call):
+        to_try = sizes_to_try(self.model, call)
+        if to_try.looked_up is not None:
+            self._decide(to_try.looked_up, "a size is looked up in a table, and may decide the path")
+        if to_try.lost is not None:
+            self.lost.add(to_try.lost)
+        for group in to_try.groups:
             taken = self._try_all(call, kept, group, group.sizes)
             number, axis = group.axes[0]
             taken = taken or self._try_all(call, kept, group, multiples(call.tensors()[number].shape[axis]))
@@ -222,9 +239,17 @@ class _Surveyor:
             other: Call | None = call
             for group, taken in groups:
                 other = other and resized(other, group.axes, choice(taken), call)
-            for one in (other, *other_values(other)) if other and self.watch is None else ():
-                graph = self._tried(one)
-                self.sizes += [choice(groups[-1][1])] if graph and kept.keep_size(one, graph) else []
+            if other is None or not groups or self.watch is not None:
+                continue
+            self._try_at_size(other, kept, choice(groups[-1][1]))
+            before = attributes_of(self.model)  # of a model that may keep what it makes for a size
+            for one in other_values(other):
+                self._try_at_size(one, kept, choice(groups[-1][1]))
+            self._note_changes(before)
+
+    def _try_at_size(self, call: Call, kept: "_Kept", size: int) -> None:
+        graph = self._tried(call)
+        self.sizes += [size] if graph and kept.keep_size(call, graph) else []
 
     def _try_all(self, call: Call, kept: "_Kept", group: Sizes, sizes: Sequence[int]) -> list[int]:
         """Those sizes that the model takes."""
@@ -260,6 +285,9 @@ class _Surveyor:
         if self.sizes:
             tried = ", ".join(map(str, dict.fromkeys(self.sizes)))
             yield f"sizes of the inputs decide the path: what is found holds at size {tried} too"
+        if self.lost:
+            where = first_few(place or "the model itself" for place in sorted(self.lost))
+            yield f"comparisons of sizes are known up to {where} only"
         reasons: dict[str, set[str]] = {}
         for one in self.decisions:
             reasons.setdefault(one.reason, set()).add(one.place)
