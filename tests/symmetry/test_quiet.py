@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.quiet import quietly
+from symoptim.symmetry.recorder import Earlier
 
 
 class Branching(nn.Module):
@@ -84,6 +85,28 @@ def test_a_model_that_another_thread_trains_meanwhile_is_not_disturbed() -> None
         other.join()
     assert not failures
     assert len(spec) == 4
+
+
+def test_another_thread_may_make_tuples_meanwhile() -> None:
+    """A tuple that is being filled must not be held by anybody else: CPython raises a SystemError then."""
+    done, failures = threading.Event(), list[BaseException]()
+
+    def fill() -> None:
+        while not done.is_set():
+            try:
+                tuple(number for number in range(1000))
+            except BaseException as failure:
+                failures.append(failure)
+
+    other = threading.Thread(target=fill)
+    other.start()
+    try:
+        for _ in range(10):
+            Earlier()
+    finally:
+        done.set()
+        other.join()
+    assert not failures
 
 
 def test_what_torch_says_meanwhile_is_not_heard(capfd: pytest.CaptureFixture[str]) -> None:

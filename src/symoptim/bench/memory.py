@@ -5,6 +5,7 @@ sum of the tensors that are alive during it: on CUDA the allocator's own peak, o
 torch's allocator tells its profiler. Memory that a kernel takes from the system without torch is not in it.
 """
 
+import gc
 import os
 import sys
 import warnings
@@ -55,6 +56,7 @@ def footprint(stepper: Stepper, device: torch.device) -> Footprint:
 
 
 def _on_cuda(work: Callable[[], object], device: torch.device) -> tuple[int, int, int]:
+    gc.collect()  # garbage that went away in the middle of a step would hide what the step takes
     torch.cuda.synchronize(device)
     before = torch.cuda.memory_stats(device)
     torch.cuda.reset_peak_memory_stats(device)

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain, compress, repeat
 from operator import getitem
 from threading import get_ident
 from typing import Any, NamedTuple, cast
@@ -64,8 +65,7 @@ class Earlier:
 
     def __init__(self) -> None:
         """Note all tensors there are now."""
-        kinds = set(_subclasses(Tensor))
-        self._first = {id(one): one for one in gc.get_objects() if type(one) in kinds}
+        self._first = {id(one): one for one in _tensors()}
         self._later: WeakValueDictionary[int, Tensor] = WeakValueDictionary()
         self._made: dict[int, Made] = {}
         self.used: set[Made] = set()
@@ -92,6 +92,19 @@ class Earlier:
     def use(self, tensor: Tensor) -> None:
         """Note that a pass uses what another one has made."""
         self.used |= {self._made[id(tensor)]} if id(tensor) in self._made else set()
+
+
+def _tensors() -> list[Tensor]:
+    """All tensors there are.
+
+    The last line runs no Python code before it has let go of all other objects, so that no other thread runs
+    meanwhile. CPython cannot finish a tuple that one thread is filling while another one holds it:
+    ``gc.get_objects`` in a loop here raises a ``SystemError`` there.
+    """
+    kinds = frozenset(id(kind) for kind in _subclasses(Tensor))
+    objects = chain.from_iterable(map(gc.get_objects, (None,)))
+    twice = chain.from_iterable(map(repeat, objects, repeat(2)))  # first itself, then for its type
+    return list(compress(twice, map(kinds.__contains__, map(id, map(type, twice)))))
 
 
 def _subclasses(kind: type) -> Iterator[type]:
