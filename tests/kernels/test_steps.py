@@ -157,6 +157,31 @@ def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     fusible._warn_of_slow_steps.cache_clear()
 
 
+@pytest.fixture
+def numba_that_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    failure = "numba, which compiles the kernels, cannot be imported (ImportError: Numba needs NumPy 2.3)"
+    monkeypatch.setattr(dispatch, "_failing", lambda package: failure if package == "numba" else "")
+    fusible._warn_of_slow_steps.cache_clear()
+    yield
+    fusible._warn_of_slow_steps.cache_clear()
+
+
+@pytest.mark.usefixtures("numba_that_fails")
+def test_a_numba_that_cannot_be_imported_is_as_good_as_none() -> None:
+    with pytest.raises(OptionError, match="Numba needs NumPy"):
+        ScaledSGD([_weight()], lr=0.1, fused=True)
+    optimizer = ScaledSGD([_weight()], lr=0.1)
+    with pytest.warns(SlowWarning, match="Numba needs NumPy"):
+        optimizer.step()
+
+
+def test_why_a_package_cannot_be_imported_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "refusing.py").write_text("raise ImportError('needs something older')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "refusing, which compiles" in dispatch._failing("refusing")
+    assert "(ImportError: needs something older)" in dispatch._failing("refusing")
+
+
 def _weight(dtype: torch.dtype = torch.float32) -> nn.Parameter:
     weight = nn.Parameter(torch.ones(2, 2, dtype=dtype))
     weight.grad = torch.ones_like(weight)
@@ -207,7 +232,7 @@ def test_weights_to_come_may_ask_for_fused_steps_and_have_to_be_there_by_then() 
 def test_without_numba_slow_steps_are_taken_and_said_once() -> None:
     weight = _weight()
     optimizer = ScaledSGD([weight], lr=0.1)
-    with pytest.warns(SlowWarning, match="numba is not installed") as said:
+    with pytest.warns(SlowWarning, match="compiled by numba, which is not installed") as said:
         optimizer.step()
     assert Path(said[0].filename) == Path(__file__)
     assert torch.allclose(weight, torch.full((2, 2), 0.8))

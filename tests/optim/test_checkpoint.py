@@ -299,3 +299,19 @@ def test_groups_made_after_weights_left_zero_are_said_to_be_others_with_the_way_
 def test_an_override_as_plain_joins_the_other_plain_parameters() -> None:
     model = nn.Sequential(nn.ConvTranspose2d(2, 3, 2), nn.Flatten(), nn.Linear(3, 2))
     assert len(param_groups(model, overrides={"0": "plain"})) == 2
+
+
+def test_a_state_of_another_optimizer_is_said_to_be_one_whatever_its_groups() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    x = torch.rand(5, 3)
+    spec = discover(model, (x,))
+    pair = [
+        ScaledSGD(param_groups(model), lr=0.1, momentum=0.9),
+        FullMetricSGD(model, spec, lr=0.1, momentum=0.9),
+    ]
+    model(x).square().mean().backward()
+    for optimizer in pair:
+        optimizer.step()
+    for one, other in (pair, reversed(pair)):
+        with pytest.raises(CheckpointError, match=r"group 0 has optimizer '\w+SGD', the saved state '\w+SGD'"):
+            one.load_state_dict(other.state_dict())

@@ -19,7 +19,7 @@ from symoptim import (
     invariant,
     param_groups,
 )
-from symoptim.errors import OptionError
+from symoptim.errors import GeometryWarning, OptionError
 
 
 @pytest.mark.parametrize("name", ["SGD", "AdamW"])
@@ -39,6 +39,82 @@ def test_plain_clipping_breaks_the_invariance() -> None:
         clip = lambda _, model=model: nn.utils.clip_grad_norm_(model.parameters(), 0.1)  # noqa: E731
         curves.append(losses(model, x, optimizer, before_step=clip))
     assert disagreement(*curves) > 1e6 * TOLERANCE
+
+
+class Arguments:
+    max_grad_norm = 1.0
+
+
+def a_trainer(package: str, **attributes: object) -> type:
+    """A class that looks like the trainer of a package."""
+
+    def train(self: object, step: Callable[[], object]) -> None:
+        step()
+
+    return type("Trainer", (), {"__module__": f"{package}.trainer", "train": train, **attributes})
+
+
+WITH_CLIPPING = {
+    "transformers": a_trainer("transformers", args=Arguments()),
+    "lightning": a_trainer("lightning", gradient_clip_val=0.5),
+}
+
+
+@pytest.mark.parametrize("package", WITH_CLIPPING)
+@pytest.mark.parametrize("name", ["ScaledSGD", "FullMetricSGD", "AdamW", "AdamW in the full metric"])
+def test_a_trainer_that_clips_is_warned_of_once(name: str, package: str) -> None:
+    model, x, spec = a_network()
+    optimizer = {
+        "ScaledSGD": lambda: ScaledSGD(param_groups(model), lr=0.03),
+        "FullMetricSGD": lambda: FullMetricSGD(model, spec, lr=0.03),
+        "AdamW": lambda: invariant(AdamW, param_groups(model), lr=0.03),
+        "AdamW in the full metric": lambda: invariant(AdamW, model, spec=spec, lr=0.03),
+    }[name]()
+    model(*x).square().mean().backward()
+    before = copy.deepcopy(model.state_dict())
+    trainer = WITH_CLIPPING[package]()
+    with pytest.raises(GeometryWarning, match=rf"the Trainer of {package} clips gradients by their Euclidean"):
+        trainer.train(optimizer.step)
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
+    with pytest.warns(GeometryWarning, match=r"max_norm=\S+ to "):
+        trainer.train(optimizer.step)
+    trainer.train(optimizer.step)
+
+
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        a_trainer("transformers", args=type("Arguments", (), {"max_grad_norm": 0.0})()),
+        a_trainer("lightning", gradient_clip_val=None),
+        a_trainer("elsewhere", args=Arguments()),
+    ],
+    ids=["transformers", "lightning", "elsewhere"],
+)
+def test_a_trainer_that_does_not_clip_is_not_warned_of(trainer: type) -> None:
+    model, x, spec = a_network()
+    optimizer = FullMetricSGD(model, spec, lr=0.03)
+    model(*x).square().mean().backward()
+    trainer().train(optimizer.step)
+
+
+def test_at_unit_norm_a_trainer_may_clip() -> None:
+    model, x, _ = a_network()
+    optimizer = UnitNormSGD(param_groups(balance_(model)), lr=0.03)
+    model(*x).square().mean().backward()
+    WITH_CLIPPING["transformers"]().train(optimizer.step)
+
+
+def test_the_optimizer_inside_a_wrapper_is_clipped() -> None:
+    class Wrapper(Optimizer):
+        def __init__(self, optimizer: Optimizer) -> None:
+            self.optimizer = optimizer
+
+    model, x, spec = a_network()
+    optimizer = FullMetricSGD(model, spec, lr=0.03)
+    model(*x).square().mean().backward()
+    length = clip_invariant_norm_(Wrapper(optimizer), 1e-3)
+    assert float(length) > 1e-3
+    assert float(clip_invariant_norm_(optimizer, 1.0)) == pytest.approx(1e-3)
 
 
 def test_clipping_to_nothing_where_there_is_nothing_leaves_zeros() -> None:

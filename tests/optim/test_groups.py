@@ -251,6 +251,27 @@ def test_a_stage_on_its_own_is_in_doubt_and_trains_otherwise(
         param_groups(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), overrides={"0": wanted})
 
 
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ([nn.RMSNorm(8)], "RMSNorm comes last"),
+        ([nn.Mish()], "Mish comes last"),
+        ([nn.ReLU6()], "ReLU6 comes last"),
+        ([nn.ReLU(), nn.Flatten()], "ReLU comes last"),
+        ([nn.MaxPool1d(2)], "MaxPool1d comes last"),
+    ],
+    ids=lambda end: type(end[-1]).__name__ if isinstance(end, list) else "",
+)
+def test_other_ends_of_stages_are_in_doubt_too(end: list[nn.Module], said: str) -> None:
+    with pytest.warns(GeometryWarning, match=said):
+        param_groups(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), *end))
+
+
+def test_a_single_layer_of_a_transformer_is_in_doubt() -> None:
+    with pytest.warns(GeometryWarning, match="part of a TransformerEncoderLayer"):
+        param_groups(nn.TransformerEncoderLayer(8, 2, 16))
+
+
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 def test_a_stage_of_residual_blocks_is_in_doubt_and_a_perceptron_is_not() -> None:
     block = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)

@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import SGD, AdamW, Optimizer
 
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover, invariant
-from symoptim.errors import GradientError, LayoutError
+from symoptim.errors import GradientError, LayoutError, OptionError
 from symoptim.symmetry.spec import SymmetrySpec
 
 pytestmark = pytest.mark.filterwarnings("ignore:UnitNormSGD:symoptim.errors.GeometryWarning")
@@ -126,6 +126,42 @@ def test_a_bad_rate_of_the_last_group_changes_nothing(fused: bool | None) -> Non
     with pytest.raises((RuntimeError, ValueError)):
         optimizer.step()
     assert all(map(torch.equal, weights, before))
+
+
+@pytest.mark.parametrize("options", [{}, {"fused": False}, {"foreach": True}], ids=str)
+@pytest.mark.parametrize("option", ["lr", "weight_decay"])
+def test_an_option_that_is_no_number_changes_nothing(option: str, options: dict[str, bool]) -> None:
+    weights = [nn.Parameter(torch.randn(3, 4)) for _ in range(9)]
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    optimizer = ScaledSGD([{"params": [weight]} for weight in weights], lr=0.1, momentum=0.9, **options)
+    optimizer.step()
+    optimizer.param_groups[-1][option] = "x"
+    before = deepcopy([weight.detach() for weight in weights])
+    with pytest.raises(ValueError, match="could not convert"):
+        optimizer.step()
+    assert all(map(torch.equal, weights, before))
+
+
+@pytest.mark.parametrize("options", [{}, {"fused": False}, {"foreach": True}], ids=str)
+def test_a_state_of_another_shape_changes_nothing(options: dict[str, bool]) -> None:
+    weights = [nn.Parameter(torch.randn(3, 4)) for _ in range(9)]
+    for weight in weights:
+        weight.grad = torch.ones_like(weight)
+    optimizer = ScaledSGD(weights, lr=0.1, momentum=0.9, **options)
+    optimizer.step()
+    optimizer.state[weights[-1]]["momentum_buffer"] = torch.zeros(2, 2)
+    before = deepcopy([weight.detach() for weight in weights])
+    with pytest.raises(OptionError, match=r"'momentum_buffer' of a parameter of shape \(3, 4\) has shape"):
+        optimizer.step()
+    assert all(map(torch.equal, weights, before))
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
+def test_autograd_does_not_see_clipping_and_it_is_refused(kind: type[ScaledSGD]) -> None:
+    weight = torch.eye(2, requires_grad=True).clone()
+    with pytest.raises(OptionError, match="max_norm=1.0 and differentiable=True cannot be combined"):
+        kind([weight], lr=0.1, max_norm=1.0, differentiable=True)
 
 
 def _bad_rate(optimizer: Optimizer, _: nn.Module) -> None:

@@ -139,6 +139,34 @@ def test_rows_that_were_frozen_are_warned_of_before_they_are_stepped() -> None:
     assert torch.allclose(model[0].weight.norm(dim=1), torch.ones(4))
 
 
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("fused", [None, False])
+def test_weights_loaded_after_it_was_made_are_warned_of(fused: bool | None, known: bool) -> None:
+    model, x = symoptim.balance_(perceptron()), torch.rand(6, 3)
+    groups = param_groups(model, example_inputs=(x,)) if known else param_groups(model)
+    optimizer = UnitNormSGD(groups, lr=1e-9, fused=fused)
+    refusing = UnitNormSGD(groups, lr=1e-9, fused=fused, normalize=False)
+    model.load_state_dict(perceptron().state_dict())
+    model(x).sum().backward()
+    before = copy.deepcopy(model.state_dict())
+    with pytest.raises(GeometryWarning, match="changed after the optimizer was made: load weights first"):
+        optimizer.step()
+    with pytest.raises(OptionError, match="normalize=False, and rows are not of unit norm"):
+        refusing.step()
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    with pytest.warns(GeometryWarning, match="load weights first"):
+        optimizer.step()
+    optimizer.step()  # said once
+
+
+def test_weights_of_unit_norm_may_be_loaded_after_it_was_made() -> None:
+    model, x = symoptim.balance_(perceptron()), torch.rand(6, 3)
+    optimizer = UnitNormSGD(param_groups(model), lr=1e-9)
+    model.load_state_dict(symoptim.balance_(perceptron()).state_dict())
+    model(x).sum().backward()
+    optimizer.step()  # no warning, which would be an error here
+
+
 @pytest.mark.filterwarnings("ignore:UnitNormSGD takes plain steps:symoptim.errors.GeometryWarning")
 def test_a_resumed_optimizer_goes_on_where_it_stopped() -> None:
     model, x, _ = a_case("attention")

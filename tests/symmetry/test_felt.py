@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from symoptim.errors import EpsWarning, OptionError, SymmetryError
 from symoptim.gauges.align import align
+from symoptim.gauges.canonical import canonicalize_
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.exact import difference
 from symoptim.symmetry.felt import felt_by
@@ -121,6 +122,23 @@ def test_it_is_measured_in_the_mode_of_the_group() -> None:
     with pytest.raises(SymmetryError, match="outputs would change"):
         spec.rescale_(model, spec.random())
     assert not model.training
+
+
+def test_where_running_statistics_move_it_is_measured_in_evaluation_mode_too() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    spec = discover(model, (X,))
+    with torch.no_grad():
+        model[1].running_var.fill_(1e-5)  # as large as eps, which is nothing beside the batch's
+    before = copy.deepcopy(model)
+    with pytest.raises(SymmetryError, match="outputs would change"):
+        spec.rescale_(model, spec.random())
+    assert_unchanged(model, before)
+    with pytest.warns(EpsWarning, match="held back"):
+        canonicalize_(model, spec)
+    with torch.no_grad():
+        change = (model.eval()(X) - before.eval()(X)).abs().max() / before(X).abs().max()
+    assert float(change) < 1e-3
 
 
 def test_alignment_refuses_and_leaves_both_models() -> None:

@@ -143,8 +143,12 @@ def show(console: Console, spec: "SymmetrySpec") -> None:
 def _show_mappings(console: Console, spec: "SymmetrySpec") -> None:
     from symoptim.symmetry.mappings import as_yaml, mappings
 
+    found = mappings(spec)
+    text = as_yaml(found)
+    if not any(one.is_simple for one in found):
+        text += " []  # none that AWQ and SmoothQuant apply rightly; indexed_mappings of Python may have some"
     # As it is, without wrapping: it is to be copied.
-    console.print(as_yaml(mappings(spec)), highlight=False, markup=False, soft_wrap=True)
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _write(console: Console, spec: "SymmetrySpec", json_path: Path | None, out: Path | None) -> None:

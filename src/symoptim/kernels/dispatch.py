@@ -1,6 +1,7 @@
 """Which kernels there are on this machine, for which tensors."""
 
 import functools
+import importlib
 import importlib.util
 from collections.abc import Sequence
 from typing import Protocol
@@ -41,6 +42,21 @@ def _missing(package: str) -> bool:
     return importlib.util.find_spec(package) is None
 
 
+@functools.cache
+def _failing(package: str) -> str:
+    """Why a package that is installed cannot be imported, if so: numba refuses some versions of NumPy."""
+    try:
+        importlib.import_module(package)
+    except Exception as error:  # of whatever it imports
+        return f"{package}, which compiles the kernels, cannot be imported ({type(error).__name__}: {error})"
+    return ""
+
+
+def why_no_numba() -> str:
+    """Why there are no kernels for CPUs, if there are none."""
+    return WITHOUT_NUMBA if _missing("numba") else _failing("numba")
+
+
 def why_not_here(device: torch.device, dtype: torch.dtype) -> str | None:
     """Why parameters of that precision cannot be stepped by a kernel on that device, or None if they can.
 
@@ -48,14 +64,16 @@ def why_not_here(device: torch.device, dtype: torch.dtype) -> str | None:
     'there are kernels for CPUs and CUDA devices only, not for meta'
     """
     if device.type == "cpu":
-        if _missing("numba"):
-            return WITHOUT_NUMBA
+        if why_no_numba():
+            return why_no_numba()
         if dtype not in (torch.float32, torch.float64):
             return f"the kernels for CPUs take float32 and float64, not {dtype}"
         return None
     if device.type == "cuda":
         if _missing("triton"):
             return "the kernels for CUDA devices are compiled by Triton, which is not installed"
+        if _failing("triton"):
+            return _failing("triton")
         if dtype not in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
             return f"the kernels for CUDA devices do not take {dtype}"
         return None

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from symoptim.errors import OptionError
 from symoptim.geometry.distributed import is_distributed, replicated_like
 from symoptim.geometry.filters import Axes, norm, update_dtype
 from symoptim.optim.layout import write
@@ -156,10 +157,20 @@ def state_of(parameter: Tensor, states: MutableMapping[Tensor, State], *, moment
 
     Returns:
         The state, or an empty one that is not kept.
+
+    Raises:
+        OptionError: somebody has put a state of another shape there.
     """
-    if momentum or update_dtype(parameter.dtype) != parameter.dtype:
-        return states[parameter]
-    return states.get(parameter, {})
+    kept = momentum or update_dtype(parameter.dtype) != parameter.dtype
+    state = states[parameter] if kept else states.get(parameter, {})
+    for name in ("momentum_buffer", "master"):
+        value = state.get(name)
+        if isinstance(value, Tensor) and value.shape != parameter.shape:
+            raise OptionError(
+                f"the state '{name}' of a parameter of shape {tuple(parameter.shape)} has shape "
+                f"{tuple(value.shape)}: load the state that was saved for it, or delete this one"
+            )
+    return state
 
 
 def make_state(parameter: Tensor, state: State, *, momentum: bool) -> None:

@@ -106,6 +106,12 @@ class GeometricSGD(Clipping):
         check_parameters(group)
         require_kernels(group)
         if group["differentiable"]:
+            if self.max_norm is not None:
+                raise OptionError(
+                    f"max_norm={self.max_norm!r} and differentiable=True cannot be combined: autograd does not "
+                    "see how gradients are shortened in place: leave max_norm out, and clip the gradients by "
+                    "operations of your own"
+                )
             for name, parameter in labeled(group):
                 if parameter.dtype != update_dtype(parameter.dtype):
                     raise OptionError(
@@ -176,14 +182,15 @@ class GeometricSGD(Clipping):
         if self._fused is None or not self._still_fits(self._fused):
             self._fused = None  # what cannot be made anew must not go on either
             check_gradients(self.param_groups)
-            self._check_thawed()
+            self._check_first()
+            self._warn_of_trainer()
             self._fused = FusedSteps(self, self.updates, self._sides())
         elif any(self._fused.left):
             check_gradients(self.param_groups)
         return self._fused
 
-    def _check_thawed(self) -> None:
-        pass  # for optimizers that change weights before they step them for the first time
+    def _check_first(self) -> None:
+        pass  # for optimizers that change weights when they are made
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -205,6 +212,7 @@ class GeometricSGD(Clipping):
         batches: list[tuple[list[Job], Update, StepOptions, Group]] = []
         written = storages_of(chain.from_iterable(g["params"] for g in self.param_groups if any(left)))
         for group, parameters in zip(self.param_groups, left, strict=True):
+            numbers_of(group)  # raises where an option was set that is no number
             by_device: dict[torch.device, list[Job]] = {}
             for parameter in parameters:
                 if parameter.grad is not None:

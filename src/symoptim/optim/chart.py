@@ -71,6 +71,7 @@ class Charted(Clipping):
         """
         loss = loss_of(closure)
         check_gradients(self.param_groups)
+        self._warn_of_trainer()
         gradients, share = gradients_of(self), self._share()
         scales = self.scales()
         places = [Place.of(parameter, scales[parameter]) for parameter, _ in gradients if parameter in scales]

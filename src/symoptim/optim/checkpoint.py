@@ -87,8 +87,11 @@ def _has_meaning(saved: State, weights: Set[str]) -> bool:
 def _require_same_groups(optimizer: Optimizer, saved: State, weights: Set[str]) -> None:
     """Refuse a saved state in which parameters of the same names have other geometries.
 
-    So it is if groups were made once before and once after a weight was trained that begins at zero.
+    So it is if groups were made once before and once after a weight was trained that begins at zero. That
+    they are of another optimizer is said elsewhere.
     """
+    if _makers(optimizer.param_groups) != _makers(saved["param_groups"]):
+        return
     mine, theirs = _geometries(optimizer.param_groups), _geometries(saved["param_groups"])
     moved = [name for name, there in theirs.items() if mine.get(name, there) != there]
     alike = [len(group["params"]) for group in optimizer.param_groups] == [
@@ -109,6 +112,10 @@ def _require_same_groups(optimizer: Optimizer, saved: State, weights: Set[str]) 
         f"parameter {named}{f' and {len(moved) - 4} more' if moved[4:] else ''}: {change}. Make the groups "
         f"that were saved: symoptim.param_groups(model, overrides={wanted})"
     )
+
+
+def _makers(groups: list[State]) -> set[object]:
+    return {group.get("optimizer") for group in groups}
 
 
 def _geometries(groups: list[State]) -> dict[str, str]:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Iterable
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError
+from symoptim.errors import GeometryWarning, OptionError, callers, warn_user
 from symoptim.geometry.distributed import gathered, replicated_like
 from symoptim.geometry.filters import update_dtype
 from symoptim.optim.apply import Factors
@@ -28,6 +28,19 @@ class Clipping(Optimizer):
     """Mixin of optimizers that clip gradients at the beginning of their steps, if they are asked to."""
 
     max_norm: float | None = None
+    _has_looked: bool = False
+
+    def _warn_of_trainer(self) -> None:
+        """Say so once if a trainer, among the callers of a step, clips gradients by their Euclidean norm."""
+        if not self._has_looked:
+            if found := clipping_trainer():
+                warn_user(
+                    f"{found.trainer} clips gradients by their Euclidean norm ({found.option}={found.norm:g}), "
+                    f"which depends on the scaling of the weights, and so do the steps then: give "
+                    f"{found.way_out} to the trainer, and max_norm={found.norm:g} to {type(self).__name__}",
+                    GeometryWarning,
+                )
+            self._has_looked = True
 
     def set_max_norm(self, max_norm: float | None) -> None:
         """Clip from now on, or do not; an error if it is no number, or not all gradients are there."""
@@ -53,6 +66,38 @@ class Clipping(Optimizer):
         return {**state, "max_norm": self.max_norm} if "max_norm" in vars(self) else state
 
 
+class TrainerClips(NamedTuple):
+    """A trainer that clips gradients, the option that says so, how long they may be, and how to end it."""
+
+    trainer: str
+    option: str
+    norm: float
+    way_out: str
+
+
+def clipping_trainer() -> TrainerClips | None:
+    """The trainer of Hugging Face or Lightning that makes this step, if it clips gradients before it."""
+    for frame in callers():
+        one: Any = frame.f_locals.get("self")
+        for kind in type(one).__mro__:
+            package = kind.__module__.partition(".")[0]
+            if kind.__name__ != "Trainer" or package not in TRAINERS:
+                continue
+            option, way_out = TRAINERS[package]
+            norm: Any = getattr(getattr(one, "args", one), option, None)
+            if isinstance(norm, float | int) and norm > 0:
+                return TrainerClips(f"the Trainer of {package}", option, norm, way_out)
+    return None
+
+
+TRAINERS = {
+    "transformers": ("max_grad_norm", "TrainingArguments(max_grad_norm=0)"),
+    "lightning": ("gradient_clip_val", "gradient_clip_val=None"),
+    "pytorch_lightning": ("gradient_clip_val", "gradient_clip_val=None"),
+}
+"""By package, the option of its ``Trainer`` to clip gradients, and how to switch it off."""
+
+
 @torch.no_grad()
 def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     r"""Make the gradients of an optimizer's parameters shorter if they are longer than ``max_norm``.
@@ -65,9 +110,9 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     the scaling of the weights back in. Nothing waits for the device. Gradients of which the length is not a
     number are left as they are; where it is infinite, finite ones become zero, as with torch's.
 
-    Trainers clip by ``torch.nn.utils.clip_grad_norm_``, and an optimizer cannot see that they did. Switch
-    that off (``TrainingArguments(max_grad_norm=0)`` of Hugging Face, ``gradient_clip_val=None`` of Lightning)
-    and give the optimizer ``max_norm=1.0``: every step then begins with this function. In a loop of your own
+    Trainers clip by ``torch.nn.utils.clip_grad_norm_``; those of Hugging Face and Lightning are recognized in
+    the first step, with a warning. Switch that off (``TrainingArguments(max_grad_norm=0)``,
+    ``gradient_clip_val=None``) and give the optimizer ``max_norm=1.0``: every step then begins with this function. In a loop of your own
     do the same, or call it before ``optimizer.step()``; with a ``GradScaler`` after its ``unscale_``.
 
     Args:
@@ -88,6 +133,8 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     >>> clip_invariant_norm_(optimizer, 1.0), w.grad
     (tensor(5.), tensor([[0.2000, 0.0000]]))
     """
+    while not hasattr(optimizer, "scales") and isinstance(getattr(optimizer, "optimizer", None), Optimizer):
+        optimizer = cast("Any", optimizer).optimizer  # Accelerate wraps it
     if not hasattr(optimizer, "scales"):
         raise OptionError(
             f"{type(optimizer).__name__} has no scales to measure gradients by: take an optimizer of "

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from torch import fx, nn
 from torch.export.unflatten import InterpreterModule
-from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 
 from symoptim.errors import GeometryWarning, warn_user
 from symoptim.routing import Routed, embeddings_of, names_any
@@ -13,10 +12,10 @@ from symoptim.routing import Routed, embeddings_of, names_any
 MOST = 0.5
 """Share of plain entries above which it warns. Of 245 Hugging Face classes with default settings 49 have
 more: 48 with experts in tensors of three axes, one with quantized layers of its own."""
-HiddenEnd = (
-    nn.ReLU | nn.LeakyReLU | nn.PReLU | nn.ELU | nn.GELU | nn.SiLU | _NormBase | nn.LayerNorm | nn.GroupNorm
-)
-"""What stands behind hidden layers; behind a classifier are softmax, sigmoid, tanh, shapes or nothing."""
+HIDDEN_ENDS = re.compile(r"Norm|ReLU|ELU|GELU|SiLU|Swish|Mish|hswish|Softplus|MaxPool", re.IGNORECASE)
+"""Class names of what stands behind hidden layers; behind a classifier are softmax, sigmoid, tanh, means."""
+NO_ENDS = nn.Dropout | nn.Identity | nn.Flatten | nn.Unflatten
+"""What may stand behind either."""
 
 
 def warn_of_frozen(model: nn.Module, routed: list[Routed]) -> None:
@@ -106,16 +105,17 @@ def _looks_hidden(model: nn.Module, one: Routed) -> str:
     parent = model.get_submodule(path.rpartition(".")[0])
     if isinstance(parent, nn.Sequential) and path:
         place = [name for name, _ in parent.named_children()].index(path.rpartition(".")[2])
-        behind = [
-            module for module in list(parent)[place + 1 :] if not isinstance(module, nn.Dropout | nn.Identity)
-        ]
-        if behind and isinstance(behind[-1], HiddenEnd):
+        behind = [module for module in list(parent)[place + 1 :] if not isinstance(module, NO_ENDS)]
+        if behind and HIDDEN_ENDS.search(type(behind[-1]).__name__):
             return f"{type(behind[-1]).__name__} comes last, which stands behind hidden layers"
     shape = one.parameter.shape
     if any(isinstance(module, fx.GraphModule) for module in model.modules()) and shape[0] == shape[1]:
         return "it is square, and the model was split or traced"
     others = _same_in_other_blocks(model, one)
-    return f"'{others[0]}' is the same layer of another block" if others else ""
+    if others:
+        return f"'{others[0]}' is the same layer of another block"
+    is_hidden = isinstance(parent, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer)
+    return f"it is part of a {type(parent).__name__}, which is a hidden layer" if is_hidden else ""
 
 
 def _same_in_other_blocks(model: nn.Module, one: Routed) -> list[str]:

@@ -35,8 +35,8 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     what else moves with them. State dicts remember which blocks these were. When units are pruned later, make
     a new optimizer: a size that has become zero counts as one.
 
-    Clip gradients by ``max_norm``: ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in, and
-    trainers call it without a word. Switch that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face,
+    Clip gradients by ``max_norm``: ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in. Trainers
+    call it, and a warning says so for those of Hugging Face and Lightning. Switch that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face,
     ``Trainer(gradient_clip_val=None)`` of Lightning.
 
     >>> import torch, symoptim

@@ -10,7 +10,7 @@ from symoptim.errors import OptionError, SlowWarning
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
-from symoptim.kernels.dispatch import WITHOUT_NUMBA, dtype_there, why_not_here, why_not_lying
+from symoptim.kernels.dispatch import dtype_there, why_no_numba, why_not_here, why_not_lying
 from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
 from symoptim.metric.sides import Sides
 from symoptim.optim.bucket import KEPT
@@ -84,11 +84,11 @@ def axis_of(group: Group, update: Update) -> int | None:
 
 
 @functools.cache
-def _warn_of_slow_steps() -> None:
+def _warn_of_slow_steps(reason: str) -> None:
     """Say, once in a process, that there could be kernels."""
     warn_user(
-        "numba is not installed, so that parameters on the CPU are stepped by torch's operations, which is "
-        "slower: pip install '.[fast]', or numba itself; or say fused=False",
+        f"parameters on the CPU are stepped by torch's operations, which is slower: {reason}; or say "
+        "fused=False",
         SlowWarning,
     )
 
@@ -130,8 +130,8 @@ def taken_of(
         if parameter.grad is not None:
             reason = why_not(parameter, parameter.grad, group, update)
             reason = reason or why_not_with(parameter, state.get(parameter, {})) or why_no_kernel(parameter)
-            if reason == WITHOUT_NUMBA:
-                _warn_of_slow_steps()
+            if reason is not None and reason == why_no_numba():
+                _warn_of_slow_steps(reason)
             if reason is None and parameter in sides and sides[parameter] is None:
                 reason = "its scales are not those of rows and columns, or there is no kernel that finds them"
             if reason is None:

@@ -43,8 +43,8 @@ class ScaledSGD(GeometricSGD):
     A zero filter stays where it is; adding one warns (:class:`symoptim.errors.ZeroFilterWarning`).
 
     Clip gradients by ``max_norm`` or :func:`symoptim.clip_invariant_norm_`:
-    ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in, and trainers call it without a word. Switch
-    that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face, ``Trainer(gradient_clip_val=None)`` of
+    ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in. Trainers call it, and a warning says so for
+    those of Hugging Face and Lightning. Switch that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face, ``Trainer(gradient_clip_val=None)`` of
     Lightning.
 
     >>> import torch
@@ -158,7 +158,8 @@ class UnitNormSGD(GeometricSGD):
     updates: ClassVar[Mapping[Geometry, Update]] = {"rows": UNIT_NORM, "columns": PLAIN, "plain": PLAIN}
 
     _gauge_start: GaugeStart | None = None
-    _unstarted: frozenset[Tensor] = frozenset()
+    _noted: Mapping[Tensor, int | None] = {}
+    """Weights not stepped yet: their version once they had unit norm, None for those frozen till now."""
 
     def __init__(
         self,
@@ -240,16 +241,30 @@ class UnitNormSGD(GeometricSGD):
                 "initialize them, or put the parameter into a 'plain' group"
             )
         require_unit_norm_in_parts()
-        self._unstarted |= {p for p in group["params"] if not p.requires_grad}
         self._check_norms(group, group["params"])
 
-    def _check_norms(self, group: Group, some: list[Tensor]) -> None:
+    def _start(self, group: Group) -> None:
+        super()._start(group)
+        if group["geometry"] == "rows":
+            versions = {p: _version_of(p) if p.requires_grad else None for p in group["params"]}
+            self._noted = {**self._noted, **versions}
+
+    def _check_norms(self, group: Group, some: list[Tensor], *, changed_since: bool = False) -> None:
         """Refuse to change norms, or warn of it, as the user wants."""
         known = frozenset[Tensor]() if self._gauge_start is None else self._gauge_start.unit
         changed = changes_of_norms(group, [p for p in some if p not in known])
         if not changed:
             return
         names, largest = list(changed), float(f"{max(changed.values()):.3g}")
+        way_out = (
+            "Give groups of symoptim.param_groups(model, example_inputs=...), with which outputs stay what they "
+            "are, or normalize=True if the change is meant"
+        )
+        if changed_since:
+            way_out = (
+                "They were changed after the optimizer was made: load weights first and make groups and "
+                "optimizer of them, or give normalize=True if the change is meant"
+            )
         if group["normalize"] is False:
             raise OptionError(
                 "normalize=False, and rows are not of unit norm (the length of one would have to change by a "
@@ -260,27 +275,33 @@ class UnitNormSGD(GeometricSGD):
             warn_user(
                 f"UnitNormSGD divides rows by their norms: the length of a row changes by a factor of up to "
                 f"{largest:g}, and what the model computes changes too, unless normalization layers follow: "
-                f"{first_few(names)}. Give groups of symoptim.param_groups(model, example_inputs=...), with "
-                "which outputs stay what they are, or normalize=True if the change is meant",
+                f"{first_few(names)}. {way_out}",
                 GeometryWarning,
             )
+
+    def _warn_of_trainer(self) -> None:
+        pass  # at unit norm its clipping is the invariant one
 
     def scales(self) -> Factors:
         """None: rows have unit norm, and columns and plain parameters take plain steps."""
         return {}
 
-    def _check_thawed(self) -> None:
-        """Warn of rows that were frozen when they were added, before they are stepped for the first time."""
-        if not self._unstarted:
+    def _check_first(self) -> None:
+        """Look at rows before their first step: they may have been frozen, or loaded, since they were added."""
+        first = {p: version for p, version in self._noted.items() if p.grad is not None}
+        if not first:
             return
-        thawed = {p for p in self._unstarted if p.grad is not None}
         for group in self.param_groups:
             if group["geometry"] == "rows":
-                self._check_norms(group, [p for p in group["params"] if p in thawed])
-        self._unstarted -= thawed
+                mine = [p for p in group["params"] if p in first]
+                thawed = [p for p in mine if first[p] is None]
+                self._check_norms(group, thawed)
+                loaded = [p for p in mine if first[p] is not None and first[p] != _version_of(p)]
+                self._check_norms(group, loaded, changed_since=True)
+        self._noted = {p: version for p, version in self._noted.items() if p not in first}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_unstarted": self._unstarted}
+        return {**super().__getstate__(), "_noted": self._noted}
 
     def _known_start(
         self, params: ParameterGroups, model: nn.Module, spec: SymmetrySpec, normalize: bool | None
@@ -305,3 +326,8 @@ class UnitNormSGD(GeometricSGD):
             self._gauge_start.rescale()
             self._gauge_start = None
         super()._start_all()
+
+
+def _version_of(parameter: Tensor) -> int:
+    """How often a parameter has been written to."""
+    return 0 if parameter.is_inference() else parameter._version

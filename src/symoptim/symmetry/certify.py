@@ -368,8 +368,8 @@ def guards(spec: SymmetrySpec) -> set[float]:
 def _eps_errors(trials: Trials, example: Arguments, elements: list[Tensor]) -> tuple[float, float]:
     """Changes with every eps as it is: by elements, and by some that change no scale by more than 10 %."""
     before = trials.outputs(example)
-    far = [trials.change(before, example, element).calls for element in elements]
-    near = [trials.change(before, example, _nearby(trials.spec, seed)).calls for seed in range(2)]
+    far = [max(trials.change(before, example, element)) for element in elements]
+    near = [max(trials.change(before, example, _nearby(trials.spec, seed))) for seed in range(2)]
     return max(far, default=0.0), max(near)
 
 

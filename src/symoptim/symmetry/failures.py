@@ -73,11 +73,11 @@ def by_name(inputs: tuple[Any, ...]) -> str:
     """The way out if a model fails whose only argument is a dictionary.
 
     >>> by_name((1,)), by_name(({"x": 1},))
-    ('', '; a dictionary of arguments by name is given as keywords: (model, (), keywords=dict(inputs))')
+    ('', '; arguments by name go into keywords=dict(inputs), and () stands for the positional ones')
     """
     if len(inputs) != 1 or not isinstance(inputs[0], Mapping):
         return ""
-    return "; a dictionary of arguments by name is given as keywords: (model, (), keywords=dict(inputs))"
+    return "; arguments by name go into keywords=dict(inputs), and () stands for the positional ones"
 
 
 def _failure(

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import product
 from typing import Any
 
 import torch
@@ -94,34 +96,50 @@ def _moved_to(devices: set[torch.device], call: Arguments) -> Arguments:
 
 
 class Felt:
-    """Changes of a model's outputs, in the mode its group was found in."""
+    """Changes of a model's outputs, in the mode its group was found in.
+
+    Where running statistics move, in evaluation mode too: an eps that is nothing beside the variance of a
+    batch may be much beside the running one.
+    """
 
     def __init__(
         self, spec: SymmetrySpec, model: nn.Module, calls: Sequence[Arguments], *, wide: bool
     ) -> None:
         """Call the model as it is."""
-        self.trials = Trials(spec, model, wide=wide, modes=spec.modes)
-        self.calls = list(calls)
-        self.before: list[Outputs] = [self.trials.outputs(call, calls=1) for call in self.calls]
-        self.measured = 0
+        self.spec, self.calls, self.measured = spec, list(calls), 0
+        self.before: list[tuple[Trials, list[Outputs]]] = []
+        self._add(Trials(spec, model, wide=wide, modes=spec.modes))
+        if any(spec.modes.values()) and self._moves_buffers(model):
+            evaluation = {name: False for name, _ in model.named_modules()}
+            with suppress(Exception):  # a mode that the model may never have been in
+                self._add(Trials(spec, model, wide=wide, modes=evaluation))
+
+    def _add(self, trials: Trials) -> None:
+        self.before.append((trials, [trials.outputs(call, calls=1) for call in self.calls]))
+
+    def _moves_buffers(self, model: nn.Module) -> bool:
+        buffers = {self.spec.aliases.get(name, name) for name, _ in model.named_buffers()}
+        return bool(self.spec.moves(name for name in self.spec.tensors if name in buffers).any())
 
     def change(self, element: Tensor) -> float:
         """Largest relative change of an output by an element; NaN is infinite."""
         self.measured += 1
-        pairs = zip(self.before, self.calls, strict=True)
-        worst = max(self.trials.change(before, call, element, calls=1).calls for before, call in pairs)
-        return worst if worst == worst else math.inf
+        changes = [
+            trials.change(before, call, element, calls=1).calls
+            for trials, outputs in self.before
+            for before, call in zip(outputs, self.calls, strict=True)
+        ]
+        return math.inf if any(math.isnan(change) for change in changes) else max(changes)
 
     def slopes(self, element: Tensor) -> Tensor:
         """How fast outputs change along each generator, at both ends, times how far it is to move.
 
         Without gradients, as for running statistics, how far it is to move.
         """
-        spec, found = self.trials.spec, torch.zeros(len(element), dtype=torch.float64)
-        for call in self.calls:
-            for there in (None, element):
-                products = self.trials.products(call, there)
-                charges = spec.charges(products or {}).abs()
-                unknown = spec.moves(name for name in spec.tensors if name not in (products or {}))
-                found = torch.maximum(found, torch.where(unknown, 1.0, charges.nan_to_num(1.0)))
+        spec, found = self.spec, torch.zeros(len(element), dtype=torch.float64)
+        for trials, call, there in product([one for one, _ in self.before], self.calls, (None, element)):
+            products = trials.products(call, there)
+            charges = spec.charges(products or {}).abs()
+            unknown = spec.moves(name for name in spec.tensors if name not in (products or {}))
+            found = torch.maximum(found, torch.where(unknown, 1.0, charges.nan_to_num(1.0)))
         return found * element.abs()

@@ -150,7 +150,7 @@ def _leaf(
         return findings.tensors[first]
     # A buffer that is zero now may be something else tomorrow, and so may what shares memory with a weight.
     constant = leaf.kind == "constant" and id(tensor) not in by_tensor
-    zero = constant and tensor.numel() > 0 and not bool(tensor.any())
+    zero = constant and tensor.numel() > 0 and not tensor.is_meta and not bool(tensor.any())
     return anything(tensor.shape) if zero else fixed(tensor.shape)
 
 

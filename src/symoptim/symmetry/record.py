@@ -151,6 +151,8 @@ class _NoDetours(TorchFunctionMode):
             return _one_hot(args[0], _classes(*args, **(kwargs or {})))
         if func is _tensor.__deepcopy__:
             return _copy_with(*args, **(kwargs or {}))
+        if func in FROM_LISTS:
+            return _joined(func(*args, **(kwargs or {})), args)
         if func in DETOURS:
             raise TraceError(
                 f"the model calls {func.__name__}() on a tensor and goes on with what torch does not see: "
@@ -158,6 +160,16 @@ class _NoDetours(TorchFunctionMode):
             )
         with self.recorder.noting():
             return func(*args, **(kwargs or {}))
+
+
+def _joined(tensor: Tensor, args: Sequence[Any]) -> Tensor:
+    """The same tensor, of a list, made of the tensors in that list by operations that are seen."""
+    found: list[Any] = tree_leaves(args[-1])
+    if isinstance(args[-1], Tensor) or not any(isinstance(one, Tensor) for one in found):
+        return tensor
+    like = {"dtype": tensor.dtype, "device": tensor.device}
+    parts = [torch.as_tensor(one).detach().to(**like).reshape(()) for one in found]
+    return torch.stack(parts).reshape(tensor.shape)
 
 
 def _classes(_: Tensor, num_classes: int = -1) -> int:
@@ -181,6 +193,7 @@ def _numbers(tensor: Tensor) -> Any:
 
 
 _tensor: Any = Tensor  # torch leaves some of its methods untyped
+FROM_LISTS = (torch.tensor, torch.as_tensor, torch.asarray, _tensor.new_tensor)
 MOST_NUMBERS = 10_000
 """Elements of a tensor that a model may make a list of, such as sizes of parts."""
 DETOURS = (_tensor.numpy, _tensor.tolist, _tensor.__array__, _tensor.__dlpack__)

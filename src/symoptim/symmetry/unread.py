@@ -11,7 +11,7 @@ from torch import Tensor
 
 from symoptim.symmetry.form import ANYTHING, Form
 from symoptim.symmetry.graph import Graph
-from symoptim.symmetry.reading import Reading
+from symoptim.symmetry.reading import Read, Reading
 from symoptim.symmetry.system import System
 from symoptim.symmetry.tensors import aligned, broadcast_shape, stacked
 
@@ -44,12 +44,39 @@ def tie_unread(system: System, passes: Sequence[Pass]) -> None:
             system.pin(form)
     silent = any(reading.silent for reading in readings)
     met = set[Any]().union(*(reading.uses() for reading in readings)) if silent else set[Any]()
+    read_by_others = _read_alike(passes, readings)
     for one, reading in zip(passes, readings, strict=True):
-        _tie_parts(system, reading, one.values, met)
+        _tie_parts(system, one, reading, met, read_by_others)
 
 
-def _tie_parts(system: System, reading: Reading, values: Mapping[int, Any], met: Collection[Any]) -> None:
+Key = tuple[str, frozenset[tuple[str, str]]]
+"""A tensor of the model, and what is done in a pass, each operation once."""
+
+
+def _key(one: Pass, name: str) -> Key:
+    return name, frozenset((operation.place, operation.name) for operation in one.graph.operations)
+
+
+def _read_alike(passes: Sequence[Pass], readings: Sequence[Reading]) -> dict[Key, Read]:
+    """Places of the model's tensors that passes read which do the same, perhaps another number of times.
+
+    An expert that has no token in one pass, and has some in another, has its own equations from there.
+    """
+    found: dict[Key, Read] = {}
+    for one, reading in zip(passes, readings, strict=True):
+        for leaf in one.graph.leaves:
+            if leaf.index in reading.read and leaf.index in reading.partly:
+                key, read = _key(one, leaf.name), reading.everywhere(leaf.index)
+                before = found.get(key, read)
+                found[key] = None if before is None or read is None else before | read
+    return found
+
+
+def _tie_parts(
+    system: System, one: Pass, reading: Reading, met: Collection[Any], read_alike: Mapping[Key, Read]
+) -> None:
     """What one pass reads in part, or multiplies only zeros with."""
+    values, names = one.values, {leaf.index: leaf.name for leaf in one.graph.leaves}
     for index in reading.silenced(met):
         form = values.get(index)
         if isinstance(form, Form):
@@ -57,6 +84,8 @@ def _tie_parts(system: System, reading: Reading, values: Mapping[int, Any], met:
     for index, axes in reading.partly.items():
         form = values.get(index)
         read = reading.everywhere(index) if index in reading.read else None
+        if read is not None and index in names:
+            read = read_alike[_key(one, names[index])]
         if read is not None and isinstance(form, Form):
             _tie(system, form, read, axes)
 

@@ -25,6 +25,8 @@ NO_GUARDS: dict[str, tuple[Forward, int]] = {
     "a numerator": (lambda m, x: (hidden(m, x).mean(0) + 1e-5) / m.p1, 0),
     "a positive power": (lambda m, x: x * (m.p0.norm() + 1e-5) ** 2, 0),
     "a bound of a factor": (lambda m, x: x * m.p0.norm().clamp(min=1e-5), 0),
+    "a bound of what may be negative": (lambda m, x: x @ (m.p0 / m.p0.mean(1).clamp(min=1e-5)), 0),
+    "a bound of a negative": (lambda m, x: x @ (m.p0 / (-1.0 * m.p0.abs().mean()).clamp(min=1e-5)), 0),
     "compared with": (lambda m, x: torch.where(x > m.p0.norm() + 1e-5, 1.0, 0.0) * x, 0),
 }
 
@@ -41,6 +43,8 @@ GUARDS: dict[str, tuple[Forward, int]] = {
     "an inverse": (lambda m, x: x @ (m.p0 * (1 / (m.p0.norm() + 1e-5))), 1),
     "half its size": (lambda m, x: x @ (m.p0 / ((m.p0.norm() + 1e-5) * 2)), 1),
     "spread out": (lambda m, x: x @ (m.p0 / (m.p0.norm(dim=1) + 1e-5)[:, None].expand(4, 4)), 4),
+    "a bound of sizes": (lambda m, x: x @ (m.p0 / m.p0.abs().mean().clamp(min=1e-5)), 1),
+    "a bound of a variance": (lambda m, x: x @ (m.p0 / m.p0.var().clamp(min=1e-9).sqrt()), 1),
     "a bound": (lambda m, x: x @ normalize(m.p0, dim=1), 4),
 }
 

@@ -114,7 +114,7 @@ def _clamp(context: Context, form: Form, min: Any = None, max: Any = None) -> Re
 def _above(context: Context, form: Form, bound: Any) -> Form:
     if isinstance(bound, Form):
         return context.system.same(form, bound)
-    return form if bound is None or context.is_guard(bound, form) else context.system.pin(form)
+    return form if bound is None or context.is_guard(bound, form, bound=True) else context.system.pin(form)
 
 
 @rule("clamp_max")

@@ -60,11 +60,11 @@ class Context:
         """What an argument of the operation, as it stands in the graph, always is; None where it varies."""
         return self.known.get(argument.index) if isinstance(argument, Ref) else None
 
-    def is_guard(self, constant: float, form: Form) -> bool:
-        """Whether a constant that is added, or a bound, is zero or guards a division.
+    def is_guard(self, constant: float, form: Form, *, bound: bool = False) -> bool:
+        """Whether a constant that is added, or a ``bound``, is zero or guards a division.
 
         It is small, next to a sum or a norm, and nothing but a divisor is made of the result. Next to
-        elements that are zero no constant is small.
+        elements that are zero no constant is small, and a bound replaces whatever is negative.
         """
         if constant == 0:
             return True
@@ -72,6 +72,7 @@ class Context:
             0 < constant <= LARGEST_EPS
             and not form.has_zeros
             and self._is_reduced()
+            and (not bound or self._is_positive())
             and self._is_divisor(self.operation.index)
         )
         if guards:
@@ -123,12 +124,49 @@ class Context:
         return True
 
 
+    def _is_positive(self) -> bool:
+        """Whether nothing is negative that the operation takes, by the operations that make it."""
+        waiting = self.operation.references()
+        seen = set(waiting)
+        while waiting:
+            producer = self.producers.get(waiting.pop())
+            if producer is None:
+                return False
+            if not self._makes_positive(producer):
+                if producer.name not in KEEPING_SIGNS or _has_negative(producer):
+                    return False
+                behind = set(producer.references()) - seen
+                waiting += behind
+                seen |= behind
+        return True
+
+    def _makes_positive(self, producer: Operation) -> bool:
+        """Whether no result of an operation is negative, whatever it takes."""
+        first, *others = producer.arguments
+        if producer.name == "getitem":  # of the variance and the mean, say
+            whole = self.producers.get(first.index)
+            return whole is not None and whole.name in ("var_mean", "std_mean") and others[0] == 0
+        if producer.name == "pow":
+            return not isinstance(others[0], Ref) and others[0] % 2 == 0
+        return producer.name in POSITIVE or (producer.name == "mul" and first == others[0])
+
+
+def _has_negative(operation: Operation) -> bool:
+    """Whether it multiplies by, or adds, a negative number."""
+    numbers = [one for one in operation.arguments if isinstance(one, int | float)]
+    return operation.name in ("mul", "div", "add") and any(number < 0 for number in numbers)
+
+
 REDUCTIONS = frozenset("sum mean var std var_mean std_mean linalg_vector_norm norm amax".split())
 PASSING = frozenset(
     "sqrt mul div getitem view reshape _unsafe_view expand unsqueeze squeeze permute transpose t clone alias "
     "_to_copy to detach contiguous abs pow square".split()
 )
 """Operations behind which a sum of squares, say, is still one."""
+POSITIVE = frozenset("abs square relu sqrt exp softmax _softmax sigmoid var std linalg_vector_norm norm".split())
+"""Operations of which no result is negative."""
+KEEPING_SIGNS = PASSING | {"sum", "mean", "amax", "add"}
+"""Operations of which no result is negative if nothing is that they take."""
 INVERSES = frozenset(("rsqrt", "reciprocal"))
 UNREAD = frozenset("ones_like new_ones empty_like new_empty sym_size _assert_tensor_metadata".split())
 """Operations that read no values."""
