@@ -43,3 +43,13 @@ def test_a_model_that_asks_for_values_is_traced_on_the_meta_device() -> None:
     spec = discover(model, inputs)
     assert len(spec) == 4
     assert "only exported passes are known" in str(spec.paths)
+
+
+def test_a_constant_of_the_model_has_no_values_on_the_meta_device() -> None:
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.first(x)) * torch.tensor(2.0, device=x.device))
+
+    with torch.device("meta"):
+        model = Lambda(forward, first=nn.Linear(3, 4), head=nn.Linear(4, 2))
+        inputs = (torch.ones(2, 3),)
+    assert len(discover(model, inputs)) == 4

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from symmetry.zoo import ZOO, caught, group_of
-from symoptim.errors import TraceError
+from symmetry.zoo.animal import Lambda
+from symoptim.errors import PathWarning, TraceError
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover as discover_with_doubts
 from symoptim.symmetry.record import record
@@ -232,3 +233,35 @@ def test_places_are_right_after_a_module_has_failed() -> None:
 def test_no_hook_is_left_behind() -> None:
     discover(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), (torch.rand(5, 3),))
     assert not torch.nn.modules.module._has_any_global_hook()
+
+
+LISTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "tensor": lambda x, size: torch.tensor([size, size]).to(x),
+    "as_tensor": lambda x, size: torch.as_tensor([size, size]).to(x),
+    "new_tensor": lambda x, size: x.new_tensor([size, size]),
+    "nested, with numbers": lambda x, size: torch.tensor([[size, 0.0], [size, 1.0]]).to(x)[:, 0],
+}
+
+
+@pytest.mark.parametrize("how", LISTS)
+def test_tensors_in_a_list_that_becomes_one_are_no_constants(how: str) -> None:
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.first(x))) / LISTS[how](x, self.head.weight.abs().max())
+
+    model = Lambda(forward, first=nn.Linear(3, 4), head=nn.Linear(4, 2, bias=False)).double()
+    x = torch.rand(5, 3, dtype=torch.float64)
+    spec = discover(model, (x,))
+    assert spec.certify(model, (x,)).holds
+    assert len(spec) == int("numbers" not in how)  # all of the head, by which it is divided again
+    graph = record(model, (x,))
+    assert "stack" in [operation.name for operation in graph.operations]
+
+
+def test_what_is_asked_of_a_tensor_made_of_a_list_decides() -> None:
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        h = self.first(x)
+        return self.head(h.tanh() if torch.tensor([x.sum()])[0] > 1000 else h.relu())
+
+    model = Lambda(forward, first=nn.Linear(3, 4), head=nn.Linear(4, 2))
+    with pytest.warns(PathWarning, match="values of the inputs"):
+        assert len(discover_with_doubts(model, (torch.rand(5, 3),))) == 0
