@@ -33,6 +33,7 @@ def test_symmetries_are_found_certified_and_drawn_as_in_the_documentation(tmp_pa
     assert (tmp_path / "picture.svg").read_text() == committed.read_text()
 
 
+@pytest.mark.slow
 def test_ensemble_learns() -> None:
     output = run("ensemble.py")
     errors = dict(re.findall(r"(\S+): test error (0\.\d{4})", output))
@@ -67,6 +68,7 @@ def test_alignment_mends_the_mean_of_two_checkpoints() -> None:
     assert abs(aligned[1] - same[1]) < 0.05 * same[1]
 
 
+@pytest.mark.slow
 def test_a_language_model_learns_alike_from_two_scalings_with_invariant_adamw_alone() -> None:
     output = run("language_model.py", "--steps", "40")
     parted = {name: float(gap) for name, gap in re.findall(r"(.*): the curves part by up to (\S+)", output)}

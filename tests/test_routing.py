@@ -258,6 +258,7 @@ def test_a_lazy_model_is_asked_to_see_an_input_first() -> None:
     ],
     ids=lambda model: type(model).__name__,
 )
+@pytest.mark.filterwarnings("ignore:'linear2.weight' was registered last:symoptim.errors.GeometryWarning")
 def test_no_parameter_is_lost_or_doubled(model: nn.Module) -> None:
     groups = param_groups(model)
     listed = [id(p) for group in groups for p in group["params"]]

@@ -84,6 +84,7 @@ def test_killed_while_it_trains_it_goes_on_to_the_same_scores(
     assert scores(tmp_path) == scores(undisturbed_scenes)
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(undisturbed_scenes: Path, tmp_path: Path) -> None:
     process = start(tmp_path)
     wait_for_epochs(process, tmp_path, 1)

@@ -103,6 +103,7 @@ def test_a_full_disk_is_named_and_with_room_again_it_goes_on(
     assert_same_results(tmp_path, undisturbed)
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(small: list[str], undisturbed: Path, tmp_path: Path) -> None:
     process = start(small, tmp_path)
     wait_for_epochs(process, tmp_path, 0)
@@ -116,6 +117,7 @@ def test_ctrl_c_says_how_to_go_on(small: list[str], undisturbed: Path, tmp_path:
     assert_same_results(tmp_path, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_second_process_is_turned_away_and_disturbs_nothing(
     small: list[str], undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from symoptim.engine.run import Bold, EarlyStopping, FixedEpochs
 from symoptim.errors import OptionError
 
 
-@pytest.mark.parametrize("stop", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 5)), 6])
+@pytest.mark.parametrize("stop", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 5, 6))])
 def test_training_taken_up_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp_path) -> None:
     early = EarlyStopping(minimum=2, maximum=6, lookback=2)
     runs = {

@@ -30,6 +30,7 @@ def test_interrupted_after_every_epoch_the_records_are_the_same(
     assert everything(path) == everything(undisturbed_scenes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "patience", [17, *[pytest.param(k, marks=pytest.mark.slow) for k in (3, 12, 26, EPOCHS)]]
 )

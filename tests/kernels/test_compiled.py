@@ -55,6 +55,7 @@ for kind in (ScaledSGD, UnitNormSGD):
 """
 
 
+@pytest.mark.slow
 def test_the_first_process_and_the_second_step_to_the_same_bits(tmp_path: Path) -> None:
     first, second = outputs(STEPS, tmp_path)
     assert len(first.splitlines()) == 6

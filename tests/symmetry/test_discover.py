@@ -46,7 +46,11 @@ def test_a_random_element_changes_no_output(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["arch1", "u-net", "attention by hand", "grouped and depthwise", "gmlp", "resmlp", "mlp mixer"]
+    "name",
+    [
+        *("arch1", "u-net", "attention by hand", "grouped and depthwise"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gmlp", "resmlp", "mlp mixer")),
+    ],
 )
 def test_unknowns_for_every_entry_find_no_more(name: str) -> None:
     animal = caught(name)

@@ -35,7 +35,7 @@ def finds_what_is_false(case: Case) -> bool:
     return changed >= 2
 
 
-@settings(quick, max_examples=25)
+@settings(quick, max_examples=15)
 @given(networks())
 def test_no_element_of_the_group_changes_an_output(case: Case) -> None:
     assert not finds_what_is_false(case)
@@ -48,7 +48,7 @@ def test_no_element_of_the_group_changes_an_output_of_thousands(case: Case) -> N
     assert not finds_what_is_false(case)
 
 
-@settings(quick, max_examples=20)
+@settings(quick, max_examples=10)
 @given(networks(most=4))
 def test_no_more_is_found_than_is_true(case: Case) -> None:
     network, kind = case
@@ -83,7 +83,7 @@ FALSE_RULES: dict[str, tuple[str, Callable[..., Form]]] = {
 
 
 @pytest.mark.parametrize(
-    "name", ["gelu", "add", *(pytest.param(n, marks=pytest.mark.slow) for n in ("sum", "softmax"))]
+    "name", ["add", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gelu", "sum", "softmax"))]
 )
 def test_a_false_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, rule = FALSE_RULES[name]

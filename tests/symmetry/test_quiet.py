@@ -54,6 +54,7 @@ def test_eight_threads_find_what_one_does_and_leave_the_process_as_it_was() -> N
     assert state() == before
 
 
+@pytest.mark.slow
 def test_a_model_in_eight_threads_is_left_as_it_is() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
     before = {name: (id(tensor), tensor.clone()) for name, tensor in model.state_dict(keep_vars=True).items()}
@@ -101,7 +102,7 @@ def test_another_thread_may_make_tuples_meanwhile() -> None:
     other = threading.Thread(target=fill)
     other.start()
     try:
-        for _ in range(10):
+        for _ in range(4):
             Earlier()
     finally:
         done.set()

@@ -48,7 +48,7 @@ def test_there_are_unknowns_and_equations_by_row_and_by_column(make: Make) -> No
 def test_nothing_is_eliminated_one_by_one(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solve, "_eliminate_one", None)
     for activation in (nn.ReLU, nn.GELU):
-        model = make(4, 8, 6)
+        model = make(2, 8, 6)
         for block in model.blocks:
             block.activation = activation()
         assert len(discover(model, (torch.rand(2, 6, 3),)))

@@ -186,7 +186,7 @@ CONVOLUTIONAL: dict[str, Animal] = {
     "densenet": Animal(densenet, rand(2, 1, 4, 4), slow=True),
     "u-net": Animal(unet, rand(2, 1, 4, 4)),
     "u-net with attention": Animal(unet_with_attention, rand(2, 1, 4, 4), slow=True),
-    "segnet": Animal(segnet, rand(2, 3, 8, 8)),
+    "segnet": Animal(segnet, rand(2, 3, 8, 8), slow=True),
     "segnet evaluation": Animal(lambda: segnet().eval(), rand(2, 3, 8, 8), slow=True),
     "grouped and depthwise": Animal(grouped, rand(3, 2, 6, 6)),
     "shufflenet": Animal(shufflenet, rand(3, 2, 4, 4), slow=True),
