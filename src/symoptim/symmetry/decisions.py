@@ -23,6 +23,18 @@ from symoptim.symmetry.rules.pointwise import COPIES
 ASKS = ("_local_scalar_dense", "equal")
 """Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
 
+SIZED_BY_VALUES = (
+    "_nnz",
+    "_to_sparse",
+    "_to_sparse_csr",
+    "_to_sparse_csc",
+    "_to_sparse_bsr",
+    "_to_sparse_bsc",
+    "_to_sparse_semi_structured",
+    "_coalesce",
+    "_pack_padded_sequence",
+)
+"""Operations of which torch does not say that a size of the result follows from values."""
 
 MASKS = (torch.bool, torch.uint8)
 """Types of tensors that, as an index, choose where they are true."""
@@ -148,6 +160,8 @@ def _has_size_by_values(operation: Operation, masks: Collection[int]) -> bool:
     """Whether the size of a result tells Python of values: how many are not zero, or different."""
     if operation.name == "index":  # by numbers it is as many as these
         return any(index in masks for index in operation.references()[1:])
+    if operation.name in SIZED_BY_VALUES:
+        return True
     return torch.Tag.dynamic_output_shape in getattr(operation.function, "tags", ())
 
 
