@@ -136,6 +136,11 @@ def follow_from_answers(passes: Sequence[tuple[Sequence[Answer], Any]]) -> bool:
     return all(done.setdefault(tuple(asked), path) == path for asked, path in passes)
 
 
+def about_values(graph: Graph) -> set[int]:
+    """Numbers of operations by which Python asks for values that may be others next time."""
+    return {operation.index for operation, _ in _asked(graph)}
+
+
 def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
     """Operations that hand to Python a value which may be another one next time, and what it comes from."""
     written = {name for name, _ in graph.mutated}
