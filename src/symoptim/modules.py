@@ -1,7 +1,7 @@
 """The model itself, out of what compiles it or runs it on several devices."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn

@@ -55,7 +55,7 @@ def _frozen(value: Any, seen: dict[int, Any], depth: int) -> Any:
     if isinstance(value, bool | str | bytes | Number | None):
         return value
     if isinstance(value, bytearray | memoryview | array):
-        return bytes(value)
+        return bytes(cast("Any", value))
     if isinstance(value, Tensor):
         return "a tensor" if value.is_inference() else _Version(value)
     kind = type(value).__name__
@@ -89,7 +89,7 @@ def _left_of(value: Any) -> Iterable[Any]:
         parts: Any = cast("Any", value).__reduce__()  # how it would be copied
     except TypeError:  # later versions of Python do not tell
         return ()
-    return parts[1:] if isinstance(parts, tuple) else ()
+    return cast("tuple[Any, ...]", parts)[1:] if isinstance(parts, tuple) else ()
 
 
 PLAIN = ("builtins", "itertools")

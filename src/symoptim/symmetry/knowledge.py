@@ -2,9 +2,9 @@
 
 A decision in one module may change what others do if it gives them something besides tensors when it calls
 them, such as a flag, or if it returns something besides tensors to its caller. Tensors tell something, too:
-by how many there are, by their types, axes and sizes (``x[keep]``); so does an exception. Sizes tell something
-only to modules that ask for them: an expert works on as many rows as there are. A flag in an attribute or in
-a global variable is not seen.
+by how many there are, by their types, axes and sizes (``x[keep]``); so does an exception. Sizes tell
+something only to modules that ask for them: an expert works on as many rows as there are. A flag in an
+attribute or in a global variable is not seen.
 """
 
 import random
@@ -186,8 +186,7 @@ def form_of(values: Any) -> Form:
     tensors = [one for one in leaves if isinstance(one, Tensor)]
     plain = tuple(_plain(one) for one in leaves if not isinstance(one, Tensor))
     kinds = tuple((one.dtype, one.dim(), *_further(one)) for one in tensors)
-    plain_sizes = [not one.is_nested and has_plain_sizes(one) for one in tensors]
-    sizes = tuple(tuple(one.shape) if known else None for one, known in zip(tensors, plain_sizes, strict=True))
+    sizes = tuple(None if one.is_nested or not has_plain_sizes(one) else tuple(one.shape) for one in tensors)
     return Form(plain, (re.sub("0x[0-9a-f]+", "", str(arranged)), *kinds), sizes)
 
 

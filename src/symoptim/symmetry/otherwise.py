@@ -7,7 +7,7 @@ value of the model, and is thrown away. Which modules get something of another f
 fail halfway.
 """
 
-import sys
+import inspect
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from symoptim.symmetry import ranges
 from symoptim.symmetry.decisions import ASKS, MASKS, about_values
 from symoptim.symmetry.frames import around
 from symoptim.symmetry.graph import name_of
@@ -75,7 +76,7 @@ def told(
     Args:
         model: a copy of the network with state of its own.
         call: the example.
-        places: modules in which something is decided that was never seen otherwise.
+        places: modules in which something is decided.
         earlier: tensors that were there before.
         restore: whether to bring back tensors in attributes of modules.
 
@@ -117,15 +118,12 @@ class _Passes:
         self.base = self.calls.now
         if graph is None:
             return []
-        operations = [one for one in graph.operations if _tells(one.function)]
-        if len(operations) != len(answers.asked):
-            return []
-        values = about_values(graph)
-        pairs = zip(operations, answers.asked, strict=True)
-        found = [asked for one, asked in pairs if one.index in values]
-        called = self.calls.called
-        inner = {around(place, called) for place in places}
-        return [one for one in dict.fromkeys(found) if one.place in inner]
+        operations, values = [one for one in graph.operations if _tells(one.function)], about_values(graph)
+        found = answers.asked
+        if len(operations) == len(found):  # else all of them, whatever they ask for
+            found = [one for one, about in zip(found, operations, strict=True) if about.index in values]
+        inside = {around(place, self.calls.called) for place in places}
+        return [one for one in dict.fromkeys(found) if one.place in inside]
 
     def tell(self, line: tuple[str, int], variant: int, places: list[str], modules: set[str]) -> bool:
         """Replace the first answer at a line in each place; false if the pass fails."""
@@ -142,9 +140,7 @@ class _Passes:
         call = self.call.changed(lambda _, tensor: tensor.detach().clone())
         try:
             with self.calls.noted(), _SizesAsked(self.calls, self.asking), answers:
-                return record(
-                    self.model, *call, self.earlier, functional=False, restore=self.restore
-                )
+                return record(self.model, *call, self.earlier, functional=False, restore=self.restore)
         except Exception:  # of whatever kind: the answer does not go with the values
             return None
 
@@ -152,9 +148,8 @@ class _Passes:
         """Modules that got something else than before, or were returned it."""
         for way, forms in self.calls.now.items():
             base = self.base.get(way, forms)  # that a module is called at all tells it nothing
-            if way.end in self.asking and not forms <= base:
-                yield way.end
-            elif not {form[:2] for form in forms} <= {form[:2] for form in base}:
+            kinds = {form[:2] for form in forms} - {form[:2] for form in base}
+            if kinds or (way.end in self.asking and not forms <= base):
                 yield way.end
 
 
@@ -190,6 +185,8 @@ class _Answers(TorchDispatchMode):
         if not _tells(func):
             return result
         place, line = _at_work(self.calls), _line()
+        if line is None:
+            return result
         number = name in ASKS and not isinstance(result, bool)
         self.asked.append(Question(place, line, 2 if number else 1))
         if line != self.line or place not in self.left:
@@ -245,17 +242,19 @@ def _at_work(calls: Calls) -> str:
     return calls.stack[-1] if calls.stack else ""
 
 
-def _line() -> tuple[str, int]:
-    """The innermost line that is neither torch's nor ours."""
-    frame = sys._getframe(1)
+def _line() -> tuple[str, int] | None:
+    """The innermost line that is neither torch's nor ours; None if we ask whether indices are in range."""
+    frame: Any = inspect.currentframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
+        if frame.f_code.co_filename == ranges.__file__:
+            return None
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 
 def _by_us() -> bool:
     """Whether it is ourselves who ask, to watch the model."""
-    frame: Any = sys._getframe(1)
+    frame: Any = cast("Any", inspect.currentframe()).f_back
     while frame.f_code.co_name == "__torch_function__":  # other modes hand it on
         frame = frame.f_back
     return frame.f_code.co_filename.startswith(LIBRARIES[1])

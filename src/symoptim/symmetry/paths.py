@@ -282,8 +282,8 @@ class _Surveyor:
         found.called = frozenset(self.calls.called)
 
     def _told(self, decisions: Sequence[Decision], first: Call) -> tuple[frozenset[str], ...]:
-        """Modules that would be told something else if it were decided otherwise, and those asking for sizes."""
-        places = {one.place for one in decisions if one.unseen}
+        """Modules that would be told something else if it were decided otherwise; those asking for sizes."""
+        places = {one.place for one in decisions if one.reason}
         if self.watch is not None or not places:
             return ()
         return told(isolated(self.fresh), first, places, self.earlier, restore=self.restore)
