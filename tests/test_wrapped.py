@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from symoptim import (
     param_groups,
 )
 from symoptim.errors import OptionError
+from symoptim.modules import unwrapped
 from symoptim.symmetry.mappings import mappings
 
 WRAPPERS: dict[str, Callable[[nn.Module], nn.Module]] = {
@@ -110,3 +112,23 @@ def test_what_is_no_module_is_refused() -> None:
         spec.certify(list(model), x)  # pyright: ignore
     with pytest.raises(OptionError, match=r"must be an nn\.Module, got list"):
         balance_(list(model))  # pyright: ignore
+
+
+class Strict(nn.Module):
+    """Its own way to names of attributes: a dictionary, with an error of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def __getattr__(self, name: str) -> Any:
+        return {**self.__dict__["_modules"], **self.__dict__["_parameters"]}[name]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(self.up(x).relu())
+
+
+def test_a_model_that_looks_up_its_attributes_itself_is_no_obstacle() -> None:
+    model = Strict()
+    assert unwrapped(model) is model
+    assert len(discover(model, (torch.rand(5, 3),))) == 4

@@ -1,7 +1,7 @@
 """The model itself, out of what compiles it or runs it on several devices."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -20,7 +20,8 @@ def unwrapped(model: nn.Module) -> nn.Module:
     (True, True)
     """
     parallel = isinstance(model, DataParallel | DistributedDataParallel)
-    inner: Any = getattr(model, "module" if parallel else "_orig_mod", None)
+    # Not getattr: what a model's own __getattr__ does with a name that it does not know is up to it.
+    inner = vars(model).get("_modules", {}).get("module" if parallel else "_orig_mod")
     return unwrapped(inner) if isinstance(inner, nn.Module) else model
 
 

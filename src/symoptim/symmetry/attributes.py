@@ -1,10 +1,11 @@
 """Attributes of a model's modules that are no tensors: state of Python that changes from call to call."""
 
-import itertools
 import random
+from array import array
 from collections import deque
-from collections.abc import Iterable, Mapping
-from types import ModuleType
+from collections.abc import Iterable, Iterator, Mapping
+from numbers import Number
+from types import GeneratorType, ModuleType
 from typing import Any, cast
 
 from torch import Tensor, nn
@@ -12,7 +13,14 @@ from torch import Tensor, nn
 from symoptim.symmetry.arguments import inside
 
 DEPTH = 30  # of values in values
-OWN = frozenset(vars(nn.Module())) - {"training"}
+HOOKS = (
+    "_forward_pre_hooks",
+    "_forward_hooks",
+    "_backward_pre_hooks",
+    "_backward_hooks",
+)
+"""Attributes with functions that a module runs before and after its own: they may keep something, too."""
+OWN = frozenset(vars(nn.Module())) - {"training", *HOOKS}
 """Attributes that torch gives to every module."""
 
 
@@ -44,8 +52,10 @@ def attributes_of(model: nn.Module) -> dict[str, Any]:
 
 def _frozen(value: Any, seen: dict[int, Any], depth: int) -> Any:
     """A value in a form that can be compared; what was seen before is not looked into again."""
-    if isinstance(value, bool | int | float | str | bytes | None):
+    if isinstance(value, bool | str | bytes | Number | None):
         return value
+    if isinstance(value, bytearray | memoryview | array):
+        return bytes(cast("Any", value))
     if isinstance(value, Tensor):
         return "a tensor" if value.is_inference() else _Version(value)
     kind = type(value).__name__
@@ -58,14 +68,32 @@ def _frozen(value: Any, seen: dict[int, Any], depth: int) -> Any:
         return str(value.bit_generator.state)
     if hasattr(value, "tobytes") and hasattr(value, "shape"):  # an array of NumPy
         return value.shape, value.tobytes()
-    if isinstance(value, itertools.count | range | slice):
+    if isinstance(value, range | slice):
         return repr(cast("object", value))
     if isinstance(value, deque):
         parts: Iterable[Any] = cast("deque[Any]", value)
     else:
-        parts = inside(value)
+        parts = [*inside(value), *_left_of(value)]
     names = tuple(map(str, cast("Mapping[Any, Any]", value))) if isinstance(value, Mapping) else ()
     return kind, names, *(_frozen(one, seen, depth - 1) for one in parts)
+
+
+def _left_of(value: Any) -> Iterable[Any]:
+    """Where an iterator is; nothing is taken from it."""
+    if isinstance(value, GeneratorType):
+        frame = cast("GeneratorType[Any, Any, Any]", value).gi_frame
+        return () if frame is None else (frame.f_lasti, dict(frame.f_locals))
+    if not isinstance(value, Iterator) or type(cast("object", value)).__module__ not in PLAIN:
+        return ()
+    try:
+        parts: Any = cast("Any", value).__reduce__()  # how it would be copied
+    except TypeError:  # later versions of Python do not tell
+        return ()
+    return cast("tuple[Any, ...]", parts)[1:] if isinstance(parts, tuple) else ()
+
+
+PLAIN = ("builtins", "itertools")
+"""Modules whose iterators say where they are when they are copied."""
 
 
 class _Version:

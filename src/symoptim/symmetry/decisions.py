@@ -23,7 +23,23 @@ from symoptim.symmetry.rules.pointwise import COPIES
 ASKS = ("_local_scalar_dense", "equal")
 """Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
 
-
+TO_SPARSE = tuple(f"_to_sparse{kind}" for kind in ("", "_csr", "_csc", "_bsr", "_bsc"))
+"""Operations whose results have as many entries as there are values other than zero."""
+ENTRIES = (
+    "_nnz",
+    "values",
+    "_values",
+    "indices",
+    "_indices",
+    "crow_indices",
+    "col_indices",
+    "ccol_indices",
+    "row_indices",
+)
+"""Operations that hand entries of a sparse tensor on: then it is seen how many there are."""
+UNTOLD = (*ENTRIES, "_pack_padded_sequence")
+"""Operations of which torch does not say that sizes of results follow from values; export takes these for
+what they are in the example."""
 MASKS = (torch.bool, torch.uint8)
 """Types of tensors that, as an index, choose where they are true."""
 
@@ -57,7 +73,7 @@ def answers(graph: Graph, known: Mapping[str, int], exported: bool = False) -> l
         known: how often modules ask for values, whatever these are, by an exported graph.
         exported: whether there is one; sizes that depend on values decide nothing then.
     """
-    asked = [(one, cause) for one, cause in _asked(graph) if not exported or one.name in ASKS]
+    asked = [(one, cause) for one, cause in _asked(graph) if not exported or one.name in (*ASKS, *UNTOLD)]
     often = Counter(one.place for one, _ in asked)
     keys, questions, seen = _value_keys(graph), _value_keys(graph, numbers=False), set[int]()
     found: list[Answer] = []
@@ -120,11 +136,17 @@ def follow_from_answers(passes: Sequence[tuple[Sequence[Answer], Any]]) -> bool:
     return all(done.setdefault(tuple(asked), path) == path for asked, path in passes)
 
 
+def about_values(graph: Graph) -> set[int]:
+    """Numbers of operations by which Python asks for values that may be others next time."""
+    return {operation.index for operation, _ in _asked(graph)}
+
+
 def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
     """Operations that hand to Python a value which may be another one next time, and what it comes from."""
     written = {name for name, _ in graph.mutated}
     causes: dict[int, str] = {}
     masks = {leaf.index for leaf in graph.leaves if leaf.tensor.dtype in MASKS}
+    sparse: set[int] = set()
     for leaf in graph.leaves:
         if leaf.kind == "input" and leaf.name.startswith("input "):
             causes[leaf.index] = "values of the inputs"
@@ -138,16 +160,36 @@ def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
             cause = "random values"
         if cause:
             causes[operation.index] = cause
-            if operation.name in ASKS or _has_size_by_values(operation, masks):
+            if operation.name in ASKS or _has_size_by_values(operation, masks, sparse):
                 yield operation, cause
             result = operation.result
             masks |= {operation.index} if isinstance(result, Tensor) and result.dtype in MASKS else set()
+            sparse |= {operation.index} if _is_sparse(operation, sparse) else set()
 
 
-def _has_size_by_values(operation: Operation, masks: Collection[int]) -> bool:
-    """Whether the size of a result tells Python of values: how many are not zero, or different."""
+def _is_sparse(operation: Operation, sparse: Collection[int]) -> bool:
+    """Whether a result has entries where values of a dense tensor are not zero."""
+    if operation.name in TO_SPARSE:
+        return True
+    made = isinstance(operation.result, Tensor) and operation.result.layout != torch.strided
+    return made and not set(operation.references()).isdisjoint(sparse)
+
+
+def _has_size_by_values(operation: Operation, masks: Collection[int], sparse: Collection[int]) -> bool:
+    """Whether the size of a result tells Python of values: how many are not zero, or different.
+
+    Args:
+        operation: any.
+        masks: numbers of values that choose where they are true.
+        sparse: numbers of sparse tensors that were made of dense ones. Entries of one that is given are as
+            many as the caller gives.
+    """
     if operation.name == "index":  # by numbers it is as many as these
         return any(index in masks for index in operation.references()[1:])
+    if operation.name in ENTRIES:
+        return not set(operation.references()).isdisjoint(sparse)
+    if operation.name == "_pack_padded_sequence":
+        return True
     return torch.Tag.dynamic_output_shape in getattr(operation.function, "tags", ())
 
 

@@ -29,7 +29,8 @@ from symoptim.symmetry.attributes import attributes_of, changing
 from symoptim.symmetry.decisions import ASKS, Decision, answers, follow_from_answers, undecided
 from symoptim.symmetry.graph import Graph, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
-from symoptim.symmetry.knowledge import Calls
+from symoptim.symmetry.knowledge import Calls, form_of
+from symoptim.symmetry.otherwise import told
 from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Earlier, made_in
@@ -130,7 +131,7 @@ class _Surveyor:
         self.decisions += undecided([self._answers(graph) for graph in self.passes])
         for place in {place for graph in self.passes for place in graph.raised}:
             self._decide(place, "an exception that the model catches may decide the path")
-        self._close(found)
+        self._close(found, calls[0])
         self._note_kept(found)
         if found.exposed:
             self._add_seen_values(found, calls[0])
@@ -158,7 +159,7 @@ class _Surveyor:
         self.seed += 1
         set_seeds(self.seed)
         mine = _copied(call)
-        with self.calls.noted():
+        with self.calls.noted(form_of(mine.tensors()).sizes):
             if self.watch is not None:
                 graph = self.watch(self.model, *mine)
             else:
@@ -267,7 +268,7 @@ class _Surveyor:
             self.sizes += [size] if kept.keep_size(other, graph) else []
         return graph is not None
 
-    def _close(self, found: Survey) -> None:
+    def _close(self, found: Survey, first: Call) -> None:
         """Complete the result: what the user vouches for decides nothing."""
         found.unreached = unreached(self.model, self.passes)
         found.sentences = tuple(self._sentences())
@@ -277,8 +278,15 @@ class _Surveyor:
         missed = [name for name in found.unreached if not is_vouched(name, self.vouch)]
         found.doubtful = tuple(patterns(*(one.place for one in open_ones), *missed))
         open_ones += [Decision(name.rpartition(".")[0], "", unseen=False) for name in missed]
-        found.exposed = self.calls.knowing(open_ones)
+        found.exposed = self.calls.knowing(open_ones, *self._told(open_ones, first))
         found.called = frozenset(self.calls.called)
+
+    def _told(self, decisions: Sequence[Decision], first: Call) -> tuple[frozenset[str], ...]:
+        """Modules that would be told something else if it were decided otherwise; those asking for sizes."""
+        places = {one.place for one in decisions if one.reason}
+        if self.watch is not None or not places:
+            return ()
+        return told(isolated(self.fresh), first, places, self.earlier, restore=self.restore)
 
     def _sentences(self) -> Iterable[str]:
         """What decides the path, in words."""
