@@ -265,3 +265,13 @@ def test_what_is_asked_of_a_tensor_made_of_a_list_decides() -> None:
     model = Lambda(forward, first=nn.Linear(3, 4), head=nn.Linear(4, 2))
     with pytest.warns(PathWarning, match="values of the inputs"):
         assert len(discover_with_doubts(model, (torch.rand(5, 3),))) == 0
+
+
+def test_places_at_which_a_tensor_is_split_are_asked_for() -> None:
+    def forward(self: nn.Module, x: Tensor) -> Tensor:
+        h, places = self.first(x), (x.sum() > 1000).long().reshape(1)
+        return self.head(h.tanh() if len(torch.tensor_split(x, places)[0]) else h.relu())
+
+    model = Lambda(forward, first=nn.Linear(3, 4), head=nn.Linear(4, 2))
+    with pytest.warns(PathWarning, match="values of the inputs"):
+        assert len(discover_with_doubts(model, (torch.rand(5, 3),))) == 0

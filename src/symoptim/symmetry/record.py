@@ -153,6 +153,8 @@ class _NoDetours(TorchFunctionMode):
             return _copy_with(*args, **(kwargs or {}))
         if func in FROM_LISTS:
             return _joined(func(*args, **(kwargs or {})), args)
+        if func in SPLITS and len(args) > 1 and isinstance(args[1], Tensor):
+            args = (args[0], _numbers(args[1]), *args[2:])  # seen to ask for these
         if func in DETOURS:
             raise TraceError(
                 f"the model calls {func.__name__}() on a tensor and goes on with what torch does not see: "
@@ -194,6 +196,7 @@ def _numbers(tensor: Tensor) -> Any:
 
 _tensor: Any = Tensor  # torch leaves some of its methods untyped
 FROM_LISTS = (torch.tensor, torch.as_tensor, torch.asarray, _tensor.new_tensor)
+SPLITS = (cast("Any", torch).tensor_split, _tensor.tensor_split)
 MOST_NUMBERS = 10_000
 """Elements of a tensor that a model may make a list of, such as sizes of parts."""
 DETOURS = (_tensor.numpy, _tensor.tolist, _tensor.__array__, _tensor.__dlpack__)
