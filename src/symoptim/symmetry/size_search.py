@@ -166,7 +166,7 @@ class SizeSearch:
 
     def _resized(self, base: Call, group: Sizes, size: int) -> Call | None:
         sizes = group.at(size)
-        return sizes and resized(base, sizes, self.example)
+        return None if sizes is None else resized(base, sizes, self.example)
 
 
 def _multiple_beyond(own: int, size: int) -> int:

@@ -8,18 +8,37 @@ A comparison is whatever can be evaluated at a size. So it is evaluated: at all 
 its numbers, and at larger and larger ones; then the first size on the other side is found by bisection.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import takewhile
 from typing import Any
 
 LARGEST_SIZE = 10**6
 """What no smaller size turns, and none near a number in it, is no choice."""
-NEARBY = 64
+NEARBY = 300
 """Sizes on either side of the example's that are all looked at."""
-FARTHEST = 500
+FARTHEST = 5000
 """The same for a comparison that may turn again and again, such as ``n % 128 == 127``: twice its numbers."""
 MOST_TURNS = 8
 """Sizes for all comparisons of an axis."""
+OPERATORS: Any = operator  # their types are not known
+IN_PYTHON: Mapping[str, Callable[..., Any]] = {
+    "FloorDiv": OPERATORS.floordiv,
+    "CleanDiv": OPERATORS.floordiv,
+    "IntTrueDiv": OPERATORS.truediv,
+    "FloatTrueDiv": OPERATORS.truediv,
+    "PythonMod": OPERATORS.mod,
+    "ToFloat": float,
+    "CeilToInt": math.ceil,
+    "FloorToInt": math.floor,
+    "TruncToInt": math.trunc,
+}
+"""What torch writes in formulas; sympy takes a tenth of a millisecond for each value, these a thousandth."""
+
+Holds = Callable[[int], bool]
+"""Whether a comparison holds at a size."""
 
 
 def turning_sizes(guards: Sequence[Any], symbol: Any, size: int) -> list[int]:
@@ -35,21 +54,19 @@ def turning_sizes(guards: Sequence[Any], symbol: Any, size: int) -> list[int]:
     >>> turning_sizes([n // 64 <= 5, 0.5 * n <= 150.0, sympy.Ne(n % 10, 0), n > 0], n, 5)
     [10, 301, 384]
     """
-    unlike = {str(guard): guard for guard in guards}.values()
-    turns = {turn: None for guard in unlike for turn in _turns(guard, symbol, size)}
+    different = {str(guard): guard for guard in guards}.values()
+    unlike = [(guard, _evaluated(guard, symbol)) for guard in different]
+    turns = {turn: None for guard, holds in unlike for turn in _turns(holds, _numbers(guard), size)}
     found = sorted(turns, key=lambda n: (abs(n - size), n))
     if len(found) > MOST_TURNS:
-        enough = _cover(list(unlike), symbol, size, found)
+        enough = _cover([holds for _, holds in unlike], size, found)
         found = [*enough, *(n for n in found if n not in enough)][:MOST_TURNS]
     return found
 
 
-def _cover(guards: Sequence[Any], symbol: Any, size: int, found: Sequence[int]) -> list[int]:
-    """A few of the sizes such that as many comparisons as turn at all turn at one of them."""
-    turned = {
-        n: {place for place, one in enumerate(guards) if _value(one, symbol, n) != _value(one, symbol, size)}
-        for n in found
-    }
+def _cover(comparisons: Sequence[Holds], size: int, found: Sequence[int]) -> list[int]:
+    """A few of the sizes such that all comparisons that turn at one of the sizes turn at one of these."""
+    turned = {n: {place for place, holds in enumerate(comparisons) if holds(n) != holds(size)} for n in found}
     chosen, left = list[int](), set[int]().union(*turned.values())
     while left:
         chosen.append(max(found, key=lambda n: len(turned[n] & left)))
@@ -57,46 +74,60 @@ def _cover(guards: Sequence[Any], symbol: Any, size: int, found: Sequence[int]) 
     return chosen
 
 
-def _turns(guard: Any, symbol: Any, size: int) -> Iterator[int]:
+def _turns(holds: Holds, numbers: Iterable[int], size: int) -> Iterator[int]:
     """The closest sizes, below and above, at which a comparison is no longer what it is at the example's."""
-    value = _value(guard, symbol, size)
-    candidates = sorted(_candidates(guard, size))
+    value, candidates = holds(size), sorted(_candidates(numbers, size))
     for side in ([n for n in reversed(candidates) if n < size], [n for n in candidates if n > size]):
-        same = list(takewhile(lambda n: _value(guard, symbol, n) == value, side))
+        same = list(takewhile(lambda n: holds(n) == value, side))
         if len(same) < len(side):
-            yield _first(guard, symbol, (same or [size])[-1], side[len(same)])
+            yield _first(holds, (same or [size])[-1], side[len(same)])
 
 
-def _first(guard: Any, symbol: Any, same: int, other: int) -> int:
+def _first(holds: Holds, same: int, other: int) -> int:
     """The size closest to ``same`` that is like ``other``, if a comparison turns once between the two."""
-    value = _value(guard, symbol, same)
+    value = holds(same)
     while abs(other - same) > 1:
         middle = (same + other) // 2
-        if _value(guard, symbol, middle) == value:
-            same = middle
-        else:
-            other = middle
+        same, other = (middle, other) if holds(middle) == value else (same, middle)
     return other
 
 
-def _candidates(guard: Any, size: int) -> set[int]:
+def _candidates(numbers: Iterable[int], size: int) -> set[int]:
     """Sizes nearby, near the comparison's numbers, and then each larger by a quarter than the one before."""
-    numbers = {int(abs(number)) for number in guard.atoms() if number.is_number and number.is_finite}
     near = {number + step for number in numbers for step in (-1, 0, 1)}
-    reach = max(NEARBY, *(2 * number for number in numbers if number <= FARTHEST // 2), 0)
+    reach = max([NEARBY, *(2 * number for number in numbers if 2 * number <= FARTHEST)])
     return {n for n in (*near, *range(size - reach, size + reach + 1), *_growing()) if n > 0}
 
 
-def _growing() -> Iterable[int]:
+def _growing() -> Iterator[int]:
     n = 8
     while n <= LARGEST_SIZE:
         yield n
         n += n // 4
 
 
-def _value(guard: Any, symbol: Any, size: int) -> bool:
+def _numbers(guard: Any) -> set[int]:
+    return {int(abs(number)) for number in guard.atoms() if number.is_number and number.is_finite}
+
+
+def _evaluated(guard: Any, symbol: Any) -> Holds:
     """Whether a comparison holds; what cannot be said of a number is not one, and always holds."""
+
+    def by_sympy(size: int) -> bool:
+        try:
+            return bool(guard.subs(symbol, size))
+        except Exception:
+            return True
+
+    def holds(size: int) -> bool:
+        try:
+            return bool(by_python(size))
+        except Exception:  # a function that has no other name here, or a division by zero
+            return by_sympy(size)
+
     try:
-        return bool(guard.subs(symbol, size))
+        sympy: Any = import_module("sympy")  # torch needs it for such passes, and imports it late too
+        by_python: Any = sympy.lambdify(symbol, guard, modules=[dict(IN_PYTHON), "math"])
     except Exception:
-        return True
+        return by_sympy
+    return holds
