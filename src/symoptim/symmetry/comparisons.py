@@ -5,6 +5,7 @@ as a guard: a formula in these symbols that holds at the sizes of the example.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import get_ident
@@ -79,15 +80,18 @@ class Pass:
         return isinstance(self.failure, TypeError) and "unhashable" in said and "SymInt" in said
 
 
-def symbolic_pass(model: nn.Module, call: Call, *, values: bool) -> Pass:
+def symbolic_pass(model: nn.Module, call: Call, *, values: bool, by_python: bool = False) -> Pass:
     """Call a model on tensors with symbols for sizes.
 
     Args:
         model: a copy of the network, which may be left with tensors without values in its attributes.
         call: an example.
         values: whether values are computed too, so that the pass goes on where Python asks for them.
+        by_python: whether operations that torch's kernels make of others are made so by Python. Of kernels,
+            some take no symbols for sizes (padding); Python takes longer.
     """
     try:
+        from torch._dispatch.python import enable_python_dispatcher
         from torch._subclasses.fake_tensor import FakeTensorConverter, FakeTensorMode
         from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
     except ImportError as failure:  # of a version of torch that has them elsewhere
@@ -110,7 +114,8 @@ def symbolic_pass(model: nn.Module, call: Call, *, values: bool) -> Pass:
         symbolic = call.changed(fake)
         tensors = {name: mode.from_tensor(tensor, static_shapes=True) for name, tensor in own_tensors(model)}
         noting = _noting(found.guards, places)
-        with quietly(), noting, mode, _Answers(), _InTorch(noting), torch.no_grad():
+        rules = enable_python_dispatcher() if by_python else nullcontext()
+        with quietly(), noting, rules, mode, _Answers(), _InTorch(noting), torch.no_grad():
             functional_call(model, tensors, symbolic.inputs, dict(symbolic.keywords))
     except Exception as failure:  # what was compared before holds all the same
         found.failure, found.failed_in = failure, _module_of(failure, places)

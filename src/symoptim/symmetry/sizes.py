@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from symoptim.symmetry.comparisons import Guard, Guards, symbolic_pass
+from symoptim.symmetry.comparisons import Guard, Guards, Pass, symbolic_pass
 from symoptim.symmetry.isolation import isolated
 from symoptim.symmetry.turns import turning_sizes
 from symoptim.symmetry.variations import Axis, Call
@@ -75,9 +75,11 @@ def sizes_to_try(model: nn.Module, call: Call, known: set[str]) -> ToTry:
     Returns:
         Groups of axes that vary together, and what could not be seen.
     """
-    passes = [symbolic_pass(isolated(model), call, values=True)]
-    if passes[0].failure is not None and not passes[0].looks_up:
-        passes.append(symbolic_pass(isolated(model), call, values=False))
+    passes: list[Pass] = []
+    for values, by_python in ((True, False), (True, True), (False, False)):
+        passes.append(symbolic_pass(isolated(model), call, values=values, by_python=by_python))
+        if passes[-1].failure is None or passes[-1].looks_up:
+            break
     best = max(passes, key=lambda one: (one.failure is None, len(one.guards.placed)))
     if not best.fakes:
         return ToTry(_by_equal_sizes(call), lost="")
