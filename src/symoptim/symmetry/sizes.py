@@ -129,7 +129,7 @@ class _Axes:
     compared: list[tuple[Guard, Any]] = field(default_factory=list[tuple[Guard, Any]])
     """Comparisons, and their formulas with all that is known of the symbols."""
     equal: list[Any] = field(default_factory=list[Any])
-    """Formulas of sizes that have to be equal."""
+    """Formulas of sizes that have to be equal to a number."""
 
     def groups(self, known: set[str]) -> list[Sizes]:
         """What to try but for what turns comparisons that are known."""
@@ -137,7 +137,7 @@ class _Axes:
         self.compared = [(guard, simplify(guard.expression)) for guard in self.guards.placed]
         others = {guard.expression: simplify(guard.expression) for guard in self.guards.torchs}
         formulas = (*(formula for _, formula in self.compared), *others.values())
-        self.equal = [formula for formula in formulas if formula.func.__name__ == "Equality"]
+        self.equal = [formula for formula in formulas if _is_for_a_number(formula)]
         for number, fake in self.fakes.items():
             for axis, size in enumerate(fake.shape):
                 self._sort((number, axis), size, tensors[number].shape[axis])
@@ -210,6 +210,12 @@ class _Axes:
         larger = [{one: factor * hint for one, hint in self.hints.items()} for factor in FACTORS]
         mine = (formula for formula in self.equal if symbol in formula.free_symbols)
         return any(all(str(formula.subs(sizes)) == "False" for sizes in larger) for formula in mine)
+
+
+def _is_for_a_number(formula: Any) -> bool:
+    """Whether something has to be equal to a number, such as the size of a weight; zero says nothing."""
+    is_equation = formula.func.__name__ == "Equality"
+    return is_equation and any(side.is_number and side != 0 for side in formula.args)
 
 
 def _evaluated(expression: Any, symbol: Any, size: int) -> int | None:
