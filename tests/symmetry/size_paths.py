@@ -63,6 +63,10 @@ def in_fours(m: Any, x: Tensor) -> Tensor:
     return m.b(h.tanh() if x.shape[1] > 30 else h.relu())
 
 
+def ladder_in_fours(m: Any, x: Tensor) -> Tensor:
+    return ladder(m, x.unflatten(1, (-1, 4)).flatten(1, 2))
+
+
 def every_other(m: Any, x: Tensor, y: Tensor) -> Tensor:
     h = m.a(x) + m.a(y[::2])
     return m.b(h.tanh() if x.shape[0] > 20 else h.relu())
@@ -96,6 +100,7 @@ SIZED: dict[str, Case] = {
     "halved": Case(own(halved, **A_B), SHORT, LENGTHS),
     "many windows": Case(own(windows, **A_B), SHORT, LENGTHS),
     "in fours": Case(own(in_fours, **A_B), (x(2, 8, W),), ((x(2, 32, W),), (x(2, 300, W),))),
+    "ladder in fours": Case(own(ladder_in_fours, **A_B), (x(2, 8, W),), ((x(2, 32, W),), (x(2, 300, W),))),
     "one row, and more than ten": Case(own(by_batch, **A_B), (x(1, 5, W),), ((x(12, 5, W),),)),
     "one step, and more than 1e2": Case(by_length(lambda n: n > 1e2), (x(2, 1, W),), LENGTHS),
     "one row of one step": Case(own(ladder, **A_B), (x(1, 1, W),), LENGTHS),

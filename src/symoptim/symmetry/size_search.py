@@ -86,7 +86,8 @@ class SizeSearch:
         for group in self._asked(self.example):
             used, taken = self._try_group(group)
             self._note(used, taken)
-            turned += self._at(self.example, used, [size for size in taken if size in group.turning])
+            ordinary = set(group.sizes) - set(group.turning)
+            turned += self._at(self.example, used, sorted(set(taken) - ordinary) if group.turning else ())
             unseen += [(used, max(taken))] if group.again and taken else []
         return self._seen(unseen) + turned
 
@@ -139,7 +140,8 @@ class SizeSearch:
         """Those sizes that the model takes; instead of some that turn a comparison, a multiple beyond."""
         number, axis = group.axes[0]
         taken = [size for size in sizes if self._try(base, group, size)]
-        refused = [size for size in sizes if size in group.turning and size not in taken]
+        turning = () if group.axes in self.too_large else group.turning
+        refused = [size for size in sizes if size in turning and size not in taken]
         beyond = [_multiple_beyond(base.tensors()[number].shape[axis], size) for size in refused]
         return taken + [size for size in dict.fromkeys(beyond) if self._try(base, group, size)]
 
