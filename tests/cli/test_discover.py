@@ -93,7 +93,9 @@ def test_a_module_is_found_by_name() -> None:
     result = run("symoptim.models:arch1", "--input", "2,784", "--mappings")
     assert result.exit_code == 0, result.output
     assert "64 rescalings" in result.output
-    assert "mappings: []  # none that AWQ and SmoothQuant apply rightly" in result.output  # two rows against each column: no tool does that
+    assert (
+        "mappings: []  # none that AWQ and SmoothQuant apply rightly" in result.output
+    )  # two rows against each column: no tool does that
 
 
 def test_mappings_are_printed_as_a_recipe(models: Path) -> None:

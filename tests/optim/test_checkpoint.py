@@ -313,5 +313,7 @@ def test_a_state_of_another_optimizer_is_said_to_be_one_whatever_its_groups() ->
     for optimizer in pair:
         optimizer.step()
     for one, other in (pair, reversed(pair)):
-        with pytest.raises(CheckpointError, match=r"group 0 has optimizer '\w+SGD', the saved state '\w+SGD'"):
+        with pytest.raises(
+            CheckpointError, match=r"group 0 has optimizer '\w+SGD', the saved state '\w+SGD'"
+        ):
             one.load_state_dict(other.state_dict())

@@ -73,7 +73,9 @@ def test_a_trainer_that_clips_is_warned_of_once(name: str, package: str) -> None
     model(*x).square().mean().backward()
     before = copy.deepcopy(model.state_dict())
     trainer = WITH_CLIPPING[package]()
-    with pytest.raises(GeometryWarning, match=rf"the Trainer of {package} clips gradients by their Euclidean"):
+    with pytest.raises(
+        GeometryWarning, match=rf"the Trainer of {package} clips gradients by their Euclidean"
+    ):
         trainer.train(optimizer.step)
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     with pytest.warns(GeometryWarning, match=r"max_norm=\S+ to "):

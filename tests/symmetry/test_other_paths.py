@@ -13,12 +13,13 @@ from torch.utils._pytree import tree_map
 
 from symmetry.hidden_paths import HIDDEN
 from symmetry.other_paths import NETWORKS, Case
+from symmetry.size_paths import SIZED
 from symmetry.told_paths import TOLD
 from symoptim import SymmetrySpec, discover
 from symoptim.errors import EpsWarning, OptionError, PathWarning, SymmetryError, TraceError
 
 pytestmark = pytest.mark.slow
-ALL = NETWORKS | HIDDEN | TOLD
+ALL = NETWORKS | HIDDEN | SIZED | TOLD
 EXACT, FELT = 1e-8, 5e-3
 """Changes of outputs, relative to the largest, that are rounding; those where eps may be felt."""
 

@@ -34,10 +34,10 @@ from symoptim.symmetry.otherwise import told
 from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Earlier, made_in
-from symoptim.symmetry.sizes import Sizes, multiples, sizes_to_try
+from symoptim.symmetry.size_search import SizeSearch
 from symoptim.symmetry.steps import Step, kinds, loses_cuts, steps
 from symoptim.symmetry.tensors import model_tensors
-from symoptim.symmetry.variations import Call, other_values, resized
+from symoptim.symmetry.variations import Call, other_values
 
 
 @dataclass(slots=True)
@@ -111,6 +111,8 @@ class _Surveyor:
         self.decisions: list[Decision] = []
         self.lost: set[str] = set()
         """Modules in which torch lost track of sizes."""
+        self.left: set[str] = set()
+        """Modules that compare sizes which were not tried."""
         self.sizes: list[int] = []
         """Sizes at which a pass did other operations."""
         self.passes: list[Graph] = []
@@ -218,54 +220,30 @@ class _Surveyor:
         return [step._replace(numbers="") if step.place in self.sized else step for step in steps(graph)]
 
     def _try_sizes(self, call: Call, kept: "_Kept") -> None:
-        groups: list[tuple[Sizes, list[int]]] = []
-        to_try = sizes_to_try(self.model, call)
-        if to_try.looked_up is not None:
-            self._decide(to_try.looked_up, "a size is looked up in a table, and may decide the path")
-        if to_try.lost is not None:
-            self.lost.add(to_try.lost)
-        for group in to_try.groups:
-            taken = self._try_all(call, kept, group, group.sizes)
-            number, axis = group.axes[0]
-            taken = taken or self._try_all(call, kept, group, multiples(call.tensors()[number].shape[axis]))
-            if not taken and len(group.axes) > 1:
-                for alone in group.axes:  # perhaps one of them is free
-                    self._try_all(call, kept, group._replace(axes=(alone,)), group.sizes[:2])
-            groups += [(group, taken)] if taken else []
-        self._try_together(call, kept, groups)
+        """Other sizes, and all axes at once at the smallest and the largest, with other values too."""
 
-    def _try_together(self, call: Call, kept: "_Kept", groups: list[tuple[Sizes, list[int]]]) -> None:
-        """All sizes at once, the smallest and the largest that were taken, and other values with these."""
+        def attempt(other: Call, size: int) -> bool:
+            return self._try_at_size(other, kept, size)
+
+        search = SizeSearch(self.model, call, attempt, self._decide)
+        search.search()
+        self.lost |= search.lost
+        self.left |= search.left
         for choice in (min, max):
-            other: Call | None = call
-            for group, taken in groups:
-                other = other and resized(other, group.axes, choice(taken), call)
-            if other is None or not groups or self.watch is not None:
+            found = search.all_at(choice)
+            if found is None or self.watch is not None:
                 continue
-            self._try_at_size(other, kept, choice(groups[-1][1]))
+            other, size = found
+            attempt(other, size)
             before = attributes_of(self.model)  # of a model that may keep what it makes for a size
             for one in other_values(other):
-                self._try_at_size(one, kept, choice(groups[-1][1]))
+                attempt(one, size)
             self._note_changes(before)
 
-    def _try_at_size(self, call: Call, kept: "_Kept", size: int) -> None:
+    def _try_at_size(self, call: Call, kept: "_Kept", size: int) -> bool:
+        """Whether the model takes it."""
         graph = self._tried(call)
         self.sizes += [size] if graph and kept.keep_size(call, graph) else []
-
-    def _try_all(self, call: Call, kept: "_Kept", group: Sizes, sizes: Sequence[int]) -> list[int]:
-        """Those sizes that the model takes."""
-        return [size for size in sizes if self._try_axes(call, kept, group, size)]
-
-    def _try_axes(self, call: Call, kept: "_Kept", group: Sizes, size: int) -> bool:
-        other = resized(call, group.axes, size)
-        if other is None:
-            for place in group.decided_in:
-                reason = "a size decides the path and is too large to be tried (give it in inputs=)"
-                self._decide(place, f"{reason}: {size}")
-            return False
-        graph = self._tried(other)
-        if graph is not None:
-            self.sizes += [size] if kept.keep_size(other, graph) else []
         return graph is not None
 
     def _close(self, found: Survey, first: Call) -> None:
@@ -296,6 +274,9 @@ class _Surveyor:
         if self.lost:
             where = first_few(place or "the model itself" for place in sorted(self.lost))
             yield f"comparisons of sizes are known up to {where} only"
+        if self.left:
+            where = first_few(place or "the model itself" for place in sorted(self.left))
+            yield f"at every size that was tried another one is compared: more are not known in {where}"
         reasons: dict[str, set[str]] = {}
         for one in self.decisions:
             reasons.setdefault(one.reason, set()).add(one.place)

@@ -94,15 +94,15 @@ Axis = tuple[int, int]
 """Number of a tensor of a call, and one of its axes."""
 
 
-def resized(call: Call, axes: tuple[Axis, ...], size: int, example: Call | None = None) -> Call | None:
-    """The same call with axes of another size, values repeated; None if it were too large for the example.
+def resized(call: Call, sizes: Mapping[Axis, int], example: Call | None = None) -> Call | None:
+    """The same call with axes of other sizes, values repeated; None if too large for the example.
 
-    >>> resized(Call((torch.tensor([1, 2, 3]),), {}), ((0, 0),), 5).inputs[0].tolist()
+    >>> resized(Call((torch.tensor([1, 2, 3]),), {}), {(0, 0): 5}).inputs[0].tolist()
     [1, 2, 3, 1, 2]
     """
 
     def change(number: int, tensor: Tensor) -> Tensor:
-        for mine, axis in axes:
+        for (mine, axis), size in sizes.items():
             if mine == number and tensor.layout in (torch.strided, torch.sparse_coo):  # others take none out
                 places = torch.arange(size, device=tensor.device) % max(1, tensor.shape[axis])
                 tensor = tensor.detach().index_select(axis, places)
@@ -112,7 +112,7 @@ def resized(call: Call, axes: tuple[Axis, ...], size: int, example: Call | None 
     after = sum(
         tensor.numel() // max(1, tensor.shape[axis]) * size
         for number, tensor in enumerate(call.tensors())
-        for mine, axis in axes
+        for (mine, axis), size in sizes.items()
         if mine == number
     )
     return call.changed(change) if after <= max(4 * before, LARGEST_INPUT) else None

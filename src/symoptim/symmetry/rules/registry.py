@@ -123,7 +123,6 @@ class Context:
                 seen |= behind
         return True
 
-
     def _is_positive(self) -> bool:
         """Whether nothing is negative that the operation takes, by the operations that make it."""
         waiting = self.operation.references()
@@ -163,7 +162,9 @@ PASSING = frozenset(
     "_to_copy to detach contiguous abs pow square".split()
 )
 """Operations behind which a sum of squares, say, is still one."""
-POSITIVE = frozenset("abs square relu sqrt exp softmax _softmax sigmoid var std linalg_vector_norm norm".split())
+POSITIVE = frozenset(
+    "abs square relu sqrt exp softmax _softmax sigmoid var std linalg_vector_norm norm".split()
+)
 """Operations of which no result is negative."""
 KEEPING_SIGNS = PASSING | {"sum", "mean", "amax", "add"}
 """Operations of which no result is negative if nothing is that they take."""

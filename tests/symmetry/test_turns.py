@@ -1,0 +1,39 @@
+"""Sizes at which comparisons turn out otherwise."""
+
+import pytest
+import sympy
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Mod, PythonMod, ToFloat
+
+from symoptim.symmetry.turns import MOST_TURNS, turning_sizes
+
+N = sympy.Symbol("n", integer=True, positive=True)
+UNKNOWN = sympy.Function("unknown_to_python")
+
+TURNS = {
+    "whole blocks": (FloorDiv(N, 64) <= 5, 5, [384]),
+    "blocks": (CeilToInt(IntTrueDiv(N, 64)) <= 5, 5, [321]),
+    "from above": (FloorDiv(N, 64) > 5, 5000, [383]),
+    "a float": (ToFloat(N) <= 400.5, 5, [401]),
+    "times a float": (0.5 * ToFloat(N) <= 150.0, 5, [301]),
+    "a remainder": (sympy.Ne(Mod(N, 1024), 1023), 5, [1023]),
+    "a remainder of what is missing": (PythonMod(-N, 8) < 4, 5, [4, 9]),
+    "both sides": (sympy.Abs(N - 100) <= 40, 100, [59, 141]),
+    "a square": (N**2 <= 10**6, 5, [1001]),
+    "far away": (N <= 10**9, 5, [10**9 + 1]),
+    "a square far away": (N**2 <= 49 * 10**12, 5, [7 * 10**6 + 1]),
+    "no choice": (sympy.Ne(N + 1, 0), 5, []),
+    "no function of Python": (UNKNOWN(N) <= 3, 5, []),
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_the_closest_size_on_each_side_is_found(name: str) -> None:
+    comparison, size, expected = TURNS[name]
+    assert turning_sizes([comparison], N, size) == expected
+
+
+def test_of_many_comparisons_as_many_as_can_be_turn_at_the_sizes() -> None:
+    steps = [10 * step >= N for step in range(1, 30)]
+    found = turning_sizes(steps, N, 5)
+    assert len(found) == MOST_TURNS
+    assert max(found) == 291
