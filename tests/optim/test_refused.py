@@ -160,7 +160,7 @@ def test_a_state_of_another_shape_changes_nothing(options: dict[str, bool]) -> N
 @pytest.mark.parametrize("kind", [ScaledSGD, UnitNormSGD])
 def test_autograd_does_not_see_clipping_and_it_is_refused(kind: type[ScaledSGD]) -> None:
     weight = torch.eye(2, requires_grad=True).clone()
-    with pytest.raises(OptionError, match="max_norm=1.0 and differentiable=True cannot be combined"):
+    with pytest.raises(OptionError, match=r"max_norm=1\.0 and differentiable=True cannot be combined"):
         kind([weight], lr=0.1, max_norm=1.0, differentiable=True)
 
 

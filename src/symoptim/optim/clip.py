@@ -35,9 +35,10 @@ class Clipping(Optimizer):
         if not self._has_looked:
             if found := clipping_trainer():
                 warn_user(
-                    f"{found.trainer} clips gradients by their Euclidean norm ({found.option}={found.norm:g}), "
-                    f"which depends on the scaling of the weights, and so do the steps then: give "
-                    f"{found.way_out} to the trainer, and max_norm={found.norm:g} to {type(self).__name__}",
+                    f"{found.trainer} clips gradients by their Euclidean norm ({found.option}="
+                    f"{found.norm:g}), which depends on the scaling of the weights, and so do the steps: "
+                    f"give {found.way_out} to the trainer, and max_norm={found.norm:g} to "
+                    f"{type(self).__name__}",
                     GeometryWarning,
                 )
             self._has_looked = True
@@ -112,8 +113,9 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
 
     Trainers clip by ``torch.nn.utils.clip_grad_norm_``; those of Hugging Face and Lightning are recognized in
     the first step, with a warning. Switch that off (``TrainingArguments(max_grad_norm=0)``,
-    ``gradient_clip_val=None``) and give the optimizer ``max_norm=1.0``: every step then begins with this function. In a loop of your own
-    do the same, or call it before ``optimizer.step()``; with a ``GradScaler`` after its ``unscale_``.
+    ``gradient_clip_val=None``) and give the optimizer ``max_norm=1.0``: every step then begins with this
+    function. In a loop of your own do the same, or call it before ``optimizer.step()``; with a
+    ``GradScaler`` after its ``unscale_``.
 
     Args:
         optimizer: ``FullMetricSGD``, ``ScaledSGD``, ``UnitNormSGD`` (which has s = 1), or one that

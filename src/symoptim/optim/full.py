@@ -36,8 +36,8 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     a new optimizer: a size that has become zero counts as one.
 
     Clip gradients by ``max_norm``: ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in. Trainers
-    call it, and a warning says so for those of Hugging Face and Lightning. Switch that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face,
-    ``Trainer(gradient_clip_val=None)`` of Lightning.
+    call it, and a warning says so for those of Hugging Face and Lightning. Switch that off:
+    ``TrainingArguments(max_grad_norm=0)``, ``Trainer(gradient_clip_val=None)``.
 
     >>> import torch, symoptim
     >>> model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))

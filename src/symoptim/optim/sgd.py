@@ -44,8 +44,8 @@ class ScaledSGD(GeometricSGD):
 
     Clip gradients by ``max_norm`` or :func:`symoptim.clip_invariant_norm_`:
     ``torch.nn.utils.clip_grad_norm_`` brings the scaling back in. Trainers call it, and a warning says so for
-    those of Hugging Face and Lightning. Switch that off: ``TrainingArguments(max_grad_norm=0)`` of Hugging Face, ``Trainer(gradient_clip_val=None)`` of
-    Lightning.
+    those of Hugging Face and Lightning. Switch that off:
+    ``TrainingArguments(max_grad_norm=0)``, ``Trainer(gradient_clip_val=None)``.
 
     >>> import torch
     >>> w = torch.nn.Parameter(torch.tensor([[3.0, 4.0]]))
@@ -257,8 +257,8 @@ class UnitNormSGD(GeometricSGD):
             return
         names, largest = list(changed), float(f"{max(changed.values()):.3g}")
         way_out = (
-            "Give groups of symoptim.param_groups(model, example_inputs=...), with which outputs stay what they "
-            "are, or normalize=True if the change is meant"
+            "Give groups of symoptim.param_groups(model, example_inputs=...), with which outputs stay what "
+            "they are, or normalize=True if the change is meant"
         )
         if changed_since:
             way_out = (
@@ -287,7 +287,7 @@ class UnitNormSGD(GeometricSGD):
         return {}
 
     def _check_first(self) -> None:
-        """Look at rows before their first step: they may have been frozen, or loaded, since they were added."""
+        """Look at rows before their first step: they may have been frozen when added, or loaded since."""
         first = {p: version for p, version in self._noted.items() if p.grad is not None}
         if not first:
             return

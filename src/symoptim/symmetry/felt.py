@@ -1,10 +1,10 @@
 """How much the eps of normalizations is felt: by how much acting on a model changes its outputs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -110,7 +110,8 @@ class Felt:
         self.before: list[tuple[Trials, list[Outputs]]] = []
         self._add(Trials(spec, model, wide=wide, modes=spec.modes))
         if any(spec.modes.values()) and self._moves_buffers(model):
-            evaluation = {name: False for name, _ in model.named_modules()}
+            named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
+            evaluation = {name: False for name, _ in named}
             with suppress(Exception):  # a mode that the model may never have been in
                 self._add(Trials(spec, model, wide=wide, modes=evaluation))
 

@@ -169,8 +169,7 @@ def _joined(tensor: Tensor, args: Sequence[Any]) -> Tensor:
     found: list[Any] = tree_leaves(args[-1])
     if isinstance(args[-1], Tensor) or not any(isinstance(one, Tensor) for one in found):
         return tensor
-    like = {"dtype": tensor.dtype, "device": tensor.device}
-    parts = [torch.as_tensor(one).detach().to(**like).reshape(()) for one in found]
+    parts = [torch.as_tensor(one).detach().to(tensor.device, tensor.dtype).reshape(()) for one in found]
     return torch.stack(parts).reshape(tensor.shape)
 
 
