@@ -108,9 +108,9 @@ class GeometricSGD(Clipping):
         if group["differentiable"]:
             if self.max_norm is not None:
                 raise OptionError(
-                    f"max_norm={self.max_norm!r} and differentiable=True cannot be combined, for autograd does "
-                    "not see how gradients are shortened in place: leave max_norm out, and clip the gradients "
-                    "by operations of your own"
+                    f"max_norm={self.max_norm!r} and differentiable=True cannot be combined: autograd does "
+                    "not see gradients that are shortened in place. Leave max_norm out, and clip by "
+                    "operations of your own"
                 )
             for name, parameter in labeled(group):
                 if parameter.dtype != update_dtype(parameter.dtype):
