@@ -221,7 +221,7 @@ PINNED = ("masks by length", "state of matrices", "state", "steps before", "a ro
 """Nothing can be told of these from a single step, or where a size depends on values."""
 
 
-@pytest.mark.parametrize("short", [1, pytest.param(3, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("short", [1, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 4))])
 @pytest.mark.parametrize("recorded", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_a_short_input_does_not_read_moves_as_a_longer_one_wants(
