@@ -88,6 +88,7 @@ def limit_file_size() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_named_and_with_room_again_it_goes_on(
     small: list[str], undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from sampling import one_in
 from symoptim import UnitNormSGD
 from symoptim.kernels.numbers import numbers_of
 
@@ -45,7 +46,7 @@ WAYS = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("group", "near", "far"), WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("rate", [0.01, 1e3], ids=["short steps", "long steps"])
-@pytest.mark.parametrize(("rows", "together"), [(1, 4), (4, 2), (7, 3), (3, 1), (14, 2)])
+@pytest.mark.parametrize(("rows", "together"), one_in(2, [(4, 2), (1, 4), (7, 3), (3, 1), (14, 2)]))
 def test_rows_may_be_taken_in_any_number(
     rows: int, together: int, rate: float, group: dict[str, float], near, far, dtype: type
 ) -> None:

@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody does
 from torch import Tensor, nn
 
+from sampling import one_in
 from symmetry.corner_cases import CASES, FREE, HIDDEN, Function, hidden, sound
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", one_in(3, CASES))
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_found_is_true(name: str) -> None:
     assert len(sound(Function(CASES[name], *HIDDEN))) == FREE.get(name, 0)
@@ -133,7 +134,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], int | None]] = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", one_in(2, MODELS))
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_found_in_a_model_is_true(name: str) -> None:
     make, dimension = MODELS[name]

@@ -35,7 +35,7 @@ def finds_what_is_false(case: Case) -> bool:
     return changed >= 2
 
 
-@settings(quick, max_examples=15)
+@settings(quick, max_examples=10)
 @given(networks())
 def test_no_element_of_the_group_changes_an_output(case: Case) -> None:
     assert not finds_what_is_false(case)
@@ -48,6 +48,7 @@ def test_no_element_of_the_group_changes_an_output_of_thousands(case: Case) -> N
     assert not finds_what_is_false(case)
 
 
+@pytest.mark.slow
 @settings(quick, max_examples=10)
 @given(networks(most=4))
 def test_no_more_is_found_than_is_true(case: Case) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from sampling import one_in
 from symoptim.errors import TraceError
 from symoptim.symmetry.discover import discover
 
@@ -57,7 +58,7 @@ WAYS: dict[str, Callable[[TwoWays], Callable[[], Tensor]]] = {
 
 
 @pytest.mark.parametrize("exported", [True, False])
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", one_in(2, WAYS))
 def test_a_weight_with_a_second_way_to_it_stays_as_it_is(name: str, exported: bool) -> None:
     torch.manual_seed(0)
     model = TwoWays(WAYS[name], exported=exported).double()
@@ -86,7 +87,7 @@ ARRAYS: dict[str, tuple[Callable[[TwoWays], Any], Callable[[Any], Tensor]]] = {
 
 
 @pytest.mark.parametrize("exported", [True, False])
-@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("name", one_in(2, ARRAYS))
 def test_an_array_that_shares_memory_with_a_weight_is_a_second_way_to_it(name: str, exported: bool) -> None:
     torch.manual_seed(0)
     keep, read = ARRAYS[name]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sampling import one_in
 from symmetry.other_paths import SHORT, W, own, table, x
 from symmetry.size_paths import A_B, SIZED, by_length
 from symoptim import discover
@@ -22,7 +23,7 @@ ONE = "one row, and more than ten", "one step, and more than 1e2", "one row of o
 TIED = "in fours", "ladder in fours", "every other row", "many windows"
 
 
-@pytest.mark.parametrize("name", [*FAR, *BEHIND, *ONE, *TIED])
+@pytest.mark.parametrize("name", one_in(2, [*FAR, *BEHIND, *ONE, *TIED]))
 def test_sizes_at_which_the_path_changes_are_found_and_tried(name: str) -> None:
     case = SIZED[name]
     torch.manual_seed(0)
@@ -99,7 +100,7 @@ QUIET: dict[str, tuple[Callable[[], nn.Module], tuple[Tensor, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", QUIET)
+@pytest.mark.parametrize("name", one_in(2, QUIET))
 def test_sizes_that_weights_ask_for_decide_nothing(name: str) -> None:
     make, example = QUIET[name]
     with warnings.catch_warnings():

@@ -4,7 +4,7 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Mod, PythonMod, ToFloat
 
-from symoptim.symmetry.turns import MOST_TURNS, turning_sizes
+from symoptim.symmetry.turns import MOST_TURNS, Comparisons
 
 N = sympy.Symbol("n", integer=True, positive=True)
 UNKNOWN = sympy.Function("unknown_to_python")
@@ -29,11 +29,11 @@ TURNS = {
 @pytest.mark.parametrize("name", TURNS)
 def test_the_closest_size_on_each_side_is_found(name: str) -> None:
     comparison, size, expected = TURNS[name]
-    assert turning_sizes([comparison], N, size) == expected
+    assert Comparisons([comparison], N, size).turning_sizes() == expected
 
 
 def test_of_many_comparisons_as_many_as_can_be_turn_at_the_sizes() -> None:
     steps = [10 * step >= N for step in range(1, 30)]
-    found = turning_sizes(steps, N, 5)
+    found = Comparisons(steps, N, 5).turning_sizes()
     assert len(found) == MOST_TURNS
     assert max(found) == 291

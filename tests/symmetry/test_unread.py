@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sampling import one_in
 from symoptim.symmetry.discover import discover as discover_with_doubts
 
 # No other path is sought in these networks: they have parameters that are not used.
@@ -126,7 +127,7 @@ def filled_up(length: int) -> Tensor:
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-@pytest.mark.parametrize("name", OVER)
+@pytest.mark.parametrize("name", one_in(2, OVER))
 def test_what_comes_out_of_no_operation_is_not_free(
     name: str, recorded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +224,7 @@ PINNED = ("masks by length", "state of matrices", "state", "steps before", "a ro
 
 @pytest.mark.parametrize("short", [1, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 4))])
 @pytest.mark.parametrize("recorded", [False, True])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", one_in(2, FUNCTIONS))
 def test_what_a_short_input_does_not_read_moves_as_a_longer_one_wants(
     name: str, recorded: bool, short: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +262,7 @@ def linear_attention(m: Lengths, h: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "number"),
     [
-        pytest.param(relu_network, 4, id="network"),
+        pytest.param(relu_network, 4, id="network", marks=pytest.mark.slow),
         pytest.param(linear_attention, 4 + 4 + 4 + 1, id="attention", marks=pytest.mark.slow),
     ],
 )

@@ -75,7 +75,7 @@ def answers(graph: Graph, known: Mapping[str, int], exported: bool = False) -> l
     """
     asked = [(one, cause) for one, cause in _asked(graph) if not exported or one.name in (*ASKS, *UNTOLD)]
     often = Counter(one.place for one, _ in asked)
-    keys, questions, seen = _value_keys(graph), _value_keys(graph, numbers=False), set[int]()
+    keys, questions, seen = value_keys(graph), value_keys(graph, numbers=False), set[int]()
     found: list[Answer] = []
     for one, cause in asked:
         if often[one.place] > known.get(one.place, 0) and keys[one.index] not in seen:
@@ -85,14 +85,14 @@ def answers(graph: Graph, known: Mapping[str, int], exported: bool = False) -> l
     return found
 
 
-def _value_keys(graph: Graph, *, numbers: bool = True) -> dict[int, int]:
+def value_keys(graph: Graph, *, numbers: bool = True) -> dict[int, int]:
     """Numbers that are equal for results of the same operations on the same values.
 
     Args:
         graph: of a pass.
-        numbers: whether arguments that are no tensors count; they may be sizes.
+        numbers: whether arguments that are no tensors count (they may be sizes), and what is drawn.
     """
-    keys = {leaf.index: hash(leaf.name) for leaf in graph.leaves}
+    keys = {leaf.index: hash(leaf.kind if leaf.kind == "constant" else leaf.name) for leaf in graph.leaves}
 
     def key(argument: Any) -> Any:
         if isinstance(argument, Ref):
@@ -100,12 +100,13 @@ def _value_keys(graph: Graph, *, numbers: bool = True) -> dict[int, int]:
         return argument if numbers else None
 
     for one in graph.operations:
-        arguments = tree_map(key, one.arguments)
-        if one.name in COPIES and not (one.arguments[1:] or one.keywords):
+        arguments, named = tree_map(key, (one.arguments, dict(one.keywords)))
+        if one.name in (*COPIES, "expand") and not (numbers and (one.arguments[1:] or one.keywords)):
             keys[one.index] = arguments[0]
+        elif one.name == "getitem":
+            keys[one.index] = hash((arguments[0], one.arguments[1]))
         else:
             drawn = one.index if numbers and _draws(one) else 0
-            named = dict(one.keywords) if numbers else {}
             keys[one.index] = hash((one.name, str(arguments), str(named), drawn))
     return keys
 

@@ -16,11 +16,14 @@ from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import calls_of, prepared
+from symoptim.symmetry.changing_constants import with_unknown
 from symoptim.symmetry.failures import FailingModelError, described, require_plain
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
 from symoptim.symmetry.isolation import isolated
+from symoptim.symmetry.memory import sharing_memory
+from symoptim.symmetry.pass_memory import is_out_of_memory
 from symoptim.symmetry.paths import Survey, is_vouched, patterns, survey, unreached
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
@@ -90,8 +93,10 @@ def discover(
     given = [first, *_calls(model, inputs, first)]
     visible, calls = _unpacked(model, given)
     require_plain(model)
-    with values_restored(model):
+    # Passes work on copies, and refuse to write to the model's own tensors; but not by way of an array.
+    with values_restored(sharing_memory(model)):
         graphs, seen, recorded = _graphs_of(visible, calls, patterns)
+    graphs = [with_unknown(graph, seen.changing) for graph in graphs]
     findings = interpret(graphs, ansatz, seen.exposed, seen.called)
     system = findings.system
     rank = _ranks(findings)
@@ -166,12 +171,18 @@ def _graphs_of(
     except OptionError:
         raise
     except Exception as failure:  # of watching: on the meta device there are no values to ask for, say
-        if graph is None or (isinstance(failure, FailingModelError) and _have_values(model, calls)):
+        if (
+            is_out_of_memory(failure)
+            or graph is None
+            or (isinstance(failure, FailingModelError) and _have_values(model, calls))
+        ):
             raise
         seen = _exported(model, calls, vouch, graph, failure)
     if graph is not None and seen.first is not None:
         recorded = "sizes of tensors depend on values" if has_symbolic_sizes(graph) else ""
         recorded = "the model keeps tensors from call to call" if seen.keeps else recorded
+        if {name for name, _ in seen.first.mutated} - {name for name, _ in graph.mutated}:
+            recorded = "the model puts new tensors in the place of its buffers"
     first = seen.first if graph is None or recorded else graph
     assert first is not None
     graphs = [first]

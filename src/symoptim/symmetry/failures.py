@@ -1,9 +1,14 @@
 """What keeps a model from being watched, in words: the cause and the way out."""
 
+import dis
 import re
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
 from typing import Any, cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
@@ -12,11 +17,56 @@ from symoptim.errors import TraceError
 from symoptim.geometry.distributed import is_distributed
 from symoptim.symmetry.copies import copied
 from symoptim.symmetry.isolation import seeds_restored
+from symoptim.symmetry.pass_memory import is_out_of_memory
 from symoptim.symmetry.tensors import model_tensors
 
 
 class FailingModelError(TraceError):
     """The model itself fails on the inputs, watched or not."""
+
+
+class Refusal(Enum):
+    """Why a model does not take inputs that were made for a trial."""
+
+    RAISED = "its own code raises an error"
+    FAILED = "an operation fails, which may take other inputs"
+    TOO_LARGE = "it takes too much memory"
+    NONE_SUCH = "there are no inputs of this size"
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """Why a trial failed; what the frames of the error hold, such as copies of weights, is let go of."""
+    errors = list(_chain(error))
+    found = Refusal.RAISED if any(map(_is_raised_by_model, errors)) else Refusal.FAILED
+    found = Refusal.TOO_LARGE if any(map(is_out_of_memory, errors)) else found
+    for one in errors:
+        traceback.clear_frames(one.__traceback__)
+    return found
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that led to it."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+LIBRARIES = tuple(str(Path(str(file)).parent) for file in (torch.__file__, Path(__file__).parent))
+"""Where the code of torch and ours is."""
+
+
+def _is_raised_by_model(error: BaseException) -> bool:
+    """Whether a ``raise`` or an ``assert`` of neither torch's code nor ours has made an error."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return False
+    code = last.tb_frame.f_code
+    is_raise = dis.opname[code.co_code[last.tb_lasti]] == "RAISE_VARARGS"
+    return is_raise and not code.co_filename.startswith(LIBRARIES)
 
 
 def require_plain(model: nn.Module) -> None:
@@ -29,6 +79,8 @@ def require_plain(model: nn.Module) -> None:
         TraceError: they are spread over processes, or something else than a dictionary keeps them.
     """
     for name, module in cast("Iterable[tuple[str, nn.Module]]", model.named_modules()):
+        if isinstance(module, torch.jit.ScriptModule):
+            raise TraceError(f"'{name}' is compiled by TorchScript: give the module it was made of instead")
         kept = cast("type[Any]", type(vars(module)["_parameters"]))
         if not issubclass(kept, dict):
             raise TraceError(
@@ -60,13 +112,15 @@ def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping
         FailingModelError: for the reason that is its cause.
     """
     # Some models need gradients of their parameters, others run without alone.
-    error = _failure(model, inputs, keywords, gradients=False) and _failure(
-        model, inputs, keywords, gradients=True
-    )
-    if error is not None:
-        raise FailingModelError(
-            f"the model fails on these inputs: {described(error)}{by_name(inputs)}"
-        ) from error
+    if _failure(model, inputs, keywords, gradients=False) is None:
+        return
+    error = _failure(model, inputs, keywords, gradients=True)
+    try:
+        if error is not None:
+            said = f"the model fails on these inputs: {described(error)}{by_name(inputs)}"
+            raise FailingModelError(said) from error
+    finally:
+        del error  # its frames hold a copy of the model, and this one would hold it in a cycle
 
 
 def by_name(inputs: tuple[Any, ...]) -> str:

@@ -71,6 +71,8 @@ class Graph:
     """Outputs that are not returned: values that the model keeps in attributes of its modules."""
     raised: tuple[str, ...] = ()
     """Modules in which an operation raised an exception that the model caught: it decides the path."""
+    memory: int = 0
+    """Bytes that results of operations took, if it was recorded."""
 
     def used_names(self) -> set[str]:
         """Names of the model's tensors that are used."""
@@ -80,7 +82,11 @@ class Graph:
 
     def made_of_tensors(self) -> set[int]:
         """The model's parameters and buffers, and all that is computed from them."""
-        made = {leaf.index for leaf in self.leaves if leaf.kind in ("parameter", "buffer")}
+        return self.made_of("parameter", "buffer")
+
+    def made_of(self, *kinds: Kind) -> set[int]:
+        """Leaves of these kinds, and all that is computed from them."""
+        made = {leaf.index for leaf in self.leaves if leaf.kind in kinds}
         for operation in self.operations:
             if not made.isdisjoint(operation.references()):
                 made.add(operation.index)

@@ -12,6 +12,7 @@ from torch import Tensor, TypedStorage, UntypedStorage, nn
 
 from symoptim.symmetry.arguments import DEPTH, inside
 from symoptim.symmetry.graph import has_plain_sizes
+from symoptim.symmetry.tensors import model_tensors
 
 
 class _Piece(NamedTuple):
@@ -104,6 +105,12 @@ def foreign(model: nn.Module) -> Iterator[Any]:
         elif depth:
             with suppress(Exception):  # objects of others may refuse to be looked into, in any way
                 waiting += [(one, depth - 1) for one in inside(value)]
+
+
+def sharing_memory(model: nn.Module) -> list[Tensor]:
+    """The model's tensors that lie in the memory of such an array, buffer or storage."""
+    others = list(foreign(model))
+    return [one for one in model_tensors(model).values() if any(shares(other, [one]) for other in others)]
 
 
 def shares(value: Any, tensors: Iterable[Tensor]) -> bool:

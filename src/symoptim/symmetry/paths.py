@@ -26,16 +26,19 @@ from torch import nn
 
 from symoptim.errors import OptionError, TraceError, first_few
 from symoptim.symmetry.attributes import attributes_of, changing
+from symoptim.symmetry.changing_constants import changing_constants
 from symoptim.symmetry.decisions import ASKS, Decision, answers, follow_from_answers, undecided
+from symoptim.symmetry.failures import Refusal, refusal_of
 from symoptim.symmetry.graph import Graph, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
 from symoptim.symmetry.knowledge import Calls, form_of
 from symoptim.symmetry.otherwise import told
+from symoptim.symmetry.pass_memory import LARGEST_PASS
 from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Earlier, made_in
 from symoptim.symmetry.size_search import SizeSearch
-from symoptim.symmetry.steps import Step, kinds, loses_cuts, steps
+from symoptim.symmetry.steps import Kinds, Step, kinds, loses_cuts, plain, steps, takes_other_parts
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.symmetry.variations import Call, other_values
 
@@ -55,6 +58,8 @@ class Survey:
     """Modules that were called."""
     keeps: bool = False
     """Whether the model keeps what it makes of its tensors from call to call."""
+    changing: frozenset[int] = frozenset()
+    """Numbers for values of constants that are others in other passes."""
     sentences: tuple[str, ...] = ()
     """What decides the path, in words."""
     doubtful: tuple[str, ...] = ()
@@ -113,19 +118,21 @@ class _Surveyor:
         """Modules in which torch lost track of sizes."""
         self.left: set[str] = set()
         """Modules that compare sizes which were not tried."""
-        self.sizes: list[int] = []
-        """Sizes at which a pass did other operations."""
         self.passes: list[Graph] = []
         self.seed = 0
         self.earlier = Earlier()
+        self.room = LARGEST_PASS
+        """Bytes that results of a trial may take."""
 
     def survey(self, calls: Sequence[Call]) -> Survey:
         """All passes, one after the other."""
-        found = Survey(first=self._pass(calls[0]))
+        first = self._pass(calls[0])
+        self.room = max(LARGEST_PASS, 2 * first.memory)
+        found = Survey(first=first)
         kept = _Kept(found)
         for call in calls[1:]:
             try:
-                kept.keep_size(call, self._pass(call))
+                kept.keep_size(call, self._pass(call), None)
             except TraceError as failure:
                 raise OptionError(f"an example of inputs=[...] cannot be used: {failure}") from failure
         for call in self._try_values(calls[0], kept):
@@ -133,8 +140,13 @@ class _Surveyor:
         self.decisions += undecided([self._answers(graph) for graph in self.passes])
         for place in {place for graph in self.passes for place in graph.raised}:
             self._decide(place, "an exception that the model catches may decide the path")
-        self._close(found, calls[0])
+        self._close(found, calls[0], kept)
         self._note_kept(found)
+        found.changing = changing_constants(self.passes)
+        if found.changing:
+            found.sentences += (
+                "tensors that are no inputs differ between calls: their values count as unknown",
+            )
         if found.exposed:
             self._add_seen_values(found, calls[0])
         return found
@@ -156,7 +168,7 @@ class _Surveyor:
         except Exception:  # not every model can be watched so
             found.exposed = frozenset(self.calls.places.values())
 
-    def _pass(self, call: Call) -> Graph:
+    def _pass(self, call: Call, *, room: float | None = None) -> Graph:
         """One pass, with seeds of its own."""
         self.seed += 1
         set_seeds(self.seed)
@@ -165,16 +177,16 @@ class _Surveyor:
             if self.watch is not None:
                 graph = self.watch(self.model, *mine)
             else:
-                graph = record(self.model, *mine, self.earlier, restore=self.restore)
+                graph = record(self.model, *mine, self.earlier, restore=self.restore, room=room)
         self.passes.append(graph)
         return graph
 
-    def _tried(self, call: Call) -> Graph | None:
-        """The same, or None where the model does not take such inputs."""
+    def _tried(self, call: Call) -> Graph | Refusal:
+        """The same, or why the model does not take such inputs."""
         try:
-            return self._pass(call)
-        except Exception:  # whatever a model raises that does not take such inputs
-            return None
+            return self._pass(call, room=self.room)
+        except Exception as error:  # whatever a model raises that does not take such inputs
+            return refusal_of(error)
 
     def _try_values(self, call: Call, kept: "_Kept") -> list[Call]:
         """Other values, and the same ones again; an exported pass does not depend on either.
@@ -190,15 +202,15 @@ class _Surveyor:
         self._note_changes(before)
         for place in self.calls.drawing:
             self._decide(place, "random numbers of Python or NumPy are drawn, and may decide the path")
-        passes = [graph for _, graph in (*others, *again) if graph is not None]
+        passes = [graph for _, graph in (*others, *again) if isinstance(graph, Graph)]
         by_answers = {tuple(self._answers(first)): call}
         for other, graph in (*others, *again):
-            if graph is not None:
+            if isinstance(graph, Graph):
                 kept.keep(other, graph)
                 by_answers.setdefault(tuple(self._answers(graph)), other)
         if follow_from_answers([(self._answers(one), self._but_for_sizes(one)) for one in (first, *passes)]):
             return list(by_answers.values())
-        repeats = [self._but_for_sizes(graph) for _, graph in again if graph is not None]
+        repeats = [self._but_for_sizes(graph) for _, graph in again if isinstance(graph, Graph)]
         values = all(one == self._but_for_sizes(first) for one in repeats)
         reason = "values of the inputs" if values else "chance, an earlier call or the mode of gradients"
         for graph in passes:
@@ -222,7 +234,7 @@ class _Surveyor:
     def _try_sizes(self, call: Call, kept: "_Kept") -> None:
         """Other sizes, and all axes at once at the smallest and the largest, with other values too."""
 
-        def attempt(other: Call, size: int) -> bool:
+        def attempt(other: Call, size: int) -> Refusal | None:
             return self._try_at_size(other, kept, size)
 
         search = SizeSearch(self.model, call, attempt, self._decide)
@@ -240,16 +252,18 @@ class _Surveyor:
                 attempt(one, size)
             self._note_changes(before)
 
-    def _try_at_size(self, call: Call, kept: "_Kept", size: int) -> bool:
-        """Whether the model takes it."""
+    def _try_at_size(self, call: Call, kept: "_Kept", size: int) -> Refusal | None:
+        """Why the model does not take it, if so."""
         graph = self._tried(call)
-        self.sizes += [size] if graph and kept.keep_size(call, graph) else []
-        return graph is not None
+        if isinstance(graph, Refusal):
+            return graph
+        kept.keep_size(call, graph, size)
+        return None
 
-    def _close(self, found: Survey, first: Call) -> None:
+    def _close(self, found: Survey, first: Call, kept: "_Kept") -> None:
         """Complete the result: what the user vouches for decides nothing."""
         found.unreached = unreached(self.model, self.passes)
-        found.sentences = tuple(self._sentences())
+        found.sentences = tuple(self._sentences(kept))
         if not self.decisions and not all(sizes_alone for _, _, sizes_alone in found.others):
             found.sentences += ("values decide the path: what is found holds on every path they lead to",)
         open_ones = [one for one in self.decisions if not is_vouched(one.place, self.vouch)]
@@ -266,10 +280,10 @@ class _Surveyor:
             return ()
         return told(isolated(self.fresh), first, places, self.earlier, restore=self.restore)
 
-    def _sentences(self) -> Iterable[str]:
+    def _sentences(self, kept: "_Kept") -> Iterable[str]:
         """What decides the path, in words."""
-        if self.sizes:
-            tried = ", ".join(map(str, dict.fromkeys(self.sizes)))
+        if kept.sizes:
+            tried = ", ".join(map(str, dict.fromkeys(kept.sizes.values())))
             yield f"sizes of the inputs decide the path: what is found holds at size {tried} too"
         if self.lost:
             where = first_few(place or "the model itself" for place in sorted(self.lost))
@@ -311,7 +325,10 @@ class _Kept:
         self.found, self.first = found, found.first
         self.kinds = kinds(self.first)
         self.seen: set[object] = {steps(self.first)}
-        self.often: Counter[frozenset[Step]] = Counter()
+        self.alike: dict[frozenset[Step], dict[Kinds, int]] = {}
+        """Numbers of passes on other sizes: of those that do the same operations, by all they do."""
+        self.sizes: dict[int, int] = {}
+        """Sizes of those that were tried for a size."""
 
     def keep(self, call: Call, graph: Graph) -> None:
         """Keep a pass on other values unless there is one like it."""
@@ -319,20 +336,33 @@ class _Kept:
             self.seen.add(steps(graph))
             self.found.others.append((call, graph, False))
 
-    def keep_size(self, call: Call, graph: Graph) -> bool:
+    def keep_size(self, call: Call, graph: Graph, size: int | None) -> None:
         """Keep a pass on other sizes if it did other operations, or with other numbers, or more often."""
         path = kinds(graph)
-        if path == self.kinds and not loses_cuts(self.first, graph):
-            return False
-        if path not in self.seen and self.often[path.names] < MOST_ALIKE:
-            self.seen.add(path)
-            self.often[path.names] += 1
-            self.found.others.append((call, graph, True))
-        return True
+        changed = loses_cuts(self.first, graph) or takes_other_parts(self.first, graph)
+        if path == self.kinds and not changed:
+            return
+        alike = self.alike.setdefault(frozenset(plain(path.names)), {})
+        others = self.found.others
+        if path not in alike and len(alike) < MOST_ALIKE:
+            alike[path] = len(others)
+            others.append((call, graph, True))
+        else:
+            path = path if path in alike else list(alike)[-1]
+            if _entries(call) <= _entries(others[alike[path]][0]):
+                return
+            others[alike[path]] = call, graph, True  # the more is read, the more is known
+        if size is not None:
+            self.sizes[alike[path]] = size
+
+
+def _entries(call: Call) -> int:
+    return sum(tensor.numel() for tensor in call.tensors())
 
 
 MOST_ALIKE = 3
-"""Passes that are kept if they differ in numbers only, or in how often something is done."""
+"""Passes that are kept if they differ in numbers only, or in how often something is done: the first, and the
+one on the largest inputs."""
 
 
 def patterns(*names: str) -> list[str]:
@@ -351,8 +381,8 @@ def _copied(call: Call) -> Call:
 
 def _decided_in(mine: Sequence[Step], theirs: Sequence[Step]) -> set[str]:
     """Modules that decide on what is done in one pass and not in the other."""
-    one, other = Counter(mine), Counter(theirs)
-    if one == other:  # the same in another order
+    one, other = Counter(plain(mine)), Counter(plain(theirs))
+    if one == other:  # the same in another order, or on other values
         return next(({a.place, b.place} for a, b in zip(mine, theirs, strict=True) if a != b), set[str]())
     return {_caller(step.place, one, other) for step in one.keys() ^ other.keys()}
 

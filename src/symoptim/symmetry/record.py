@@ -5,6 +5,7 @@ rule, and is pinned, so that every rescaling takes the same way through the mode
 turned into values by ``torch.func.functionalize``.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -38,6 +39,7 @@ def record(
     *,
     functional: bool = True,
     restore: bool = True,
+    room: float | None = None,
 ) -> Graph:
     """Run a model once and note every operation; it is left as it is.
 
@@ -48,6 +50,7 @@ def record(
         earlier: tensors that were there before, where several passes follow each other.
         functional: whether to turn operations in place into values. If not, what modules return is known.
         restore: whether to bring back tensors in attributes of modules; later passes use the new ones if not.
+        room: bytes that the results of a trial may take. Why a trial fails is not looked for.
 
     Returns:
         The graph of that way.
@@ -56,7 +59,8 @@ def record(
         TraceError: the model fails, or values leave torch, and may come back.
     """
     named = dict(keywords or {})
-    run = partial(_recorded, model, inputs, named, earlier=earlier, restore=restore)
+    most = math.inf if room is None else room
+    run = partial(_recorded, model, inputs, named, earlier=earlier, restore=restore, room=most)
     with TRACING:
         require_plain(model)
         if not functional:
@@ -70,13 +74,14 @@ def record(
         except Exception as error:  # the model's own, or of what is refused there, such as derivatives
             if "HigherOrderOperator" in str(error):
                 raise unwatched(error) from error
-            require_running(model, inputs, named)
         try:
             return run(partial)
         except SymoptimError:
             raise
-        except Exception as error:  # of watching: the model runs
-            raise unwatched(error) from error
+        except Exception as error:
+            if room is None:
+                require_running(model, inputs, named)
+            raise unwatched(error) from error  # of watching: the model runs
 
 
 def _recorded(
@@ -87,9 +92,10 @@ def _recorded(
     *,
     earlier: Earlier | None,
     restore: bool,
+    room: float,
 ) -> Graph:
     """The graph of one pass, which is made ``functional``."""
-    recorder = Recorder(model, earlier)
+    recorder = Recorder(model, earlier, room)
     tensors = _leaves(recorder, model)
     given: list[Any] = tree_leaves((inputs, named))
     for number, tensor in enumerate(given):

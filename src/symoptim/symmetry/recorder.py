@@ -1,6 +1,7 @@
 """What notes the operations of a forward pass."""
 
 import gc
+import math
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,8 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from symoptim.errors import TraceError
-from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, has_plain_sizes, name_of
 from symoptim.symmetry.memory import address
+from symoptim.symmetry.pass_memory import require_room
 from symoptim.symmetry.ranges import require_in_range
 
 _module: Any = torch.nn.modules.module  # torch leaves hooks of all modules untyped
@@ -116,8 +118,8 @@ def _subclasses(kind: type) -> Iterator[type]:
 class Recorder(TorchDispatchMode):
     """Notes every operation while it is entered; values are known by their identity, and kept alive."""
 
-    def __init__(self, model: nn.Module, earlier: Earlier | None = None) -> None:
-        """Begin with nothing noted."""
+    def __init__(self, model: nn.Module, earlier: Earlier | None = None, room: float = math.inf) -> None:
+        """Begin with nothing noted; ``room`` is the bytes that results may take."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
         named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
         self.names = {id(module): name for name, module in named}
@@ -126,6 +128,8 @@ class Recorder(TorchDispatchMode):
         self.number: dict[int, int] = {}
         self.parts: dict[int, Part] = {}
         self.alive: list[Any] = []
+        self.room, self.taken = room, 0
+        """Bytes that results may take, and those they do."""
         self.in_memory: dict[int, dict[int, Tensor]] = {}
         self.own: set[int] = set()
         """Where the memory of inputs and of the model's tensors begins."""
@@ -139,7 +143,7 @@ class Recorder(TorchDispatchMode):
 
     def add_leaf(self, tensor: Tensor, kind: Kind, name: str, *, original: Tensor) -> int:
         """Note a value that is there from the beginning."""
-        index = self._new(tensor)
+        index, self.taken = self._new(tensor), 0  # this is no result
         self.leaves.append(Leaf(index, kind, name, original))
         if kind != "constant":
             self.own.add(address(original))
@@ -153,7 +157,10 @@ class Recorder(TorchDispatchMode):
         self.number[id(value)] = index
         for one in tree_leaves(value):
             if isinstance(one, Tensor):
-                self.in_memory.setdefault(address(one), {})[id(one)] = one
+                where = address(one)
+                if where not in self.in_memory:
+                    self.taken += one.nbytes if has_plain_sizes(one) and one.layout == torch.strided else 0
+                self.in_memory.setdefault(where, {})[id(one)] = one
         return index
 
     def refer(self, value: Any, *, literal: bool = False) -> Any:
@@ -234,6 +241,7 @@ class Recorder(TorchDispatchMode):
             self._require_copy(tensor)
         with self.noting():
             require_in_range(name, args)
+            require_room(func, args, keywords, self.room - self.taken)
             result = func(*args, **keywords)
         if name == "copy_" and arguments[0].index in self.written_back:
             self.written_back[arguments[0].index] = arguments[1]  # what became of a buffer, or of an input
@@ -308,6 +316,7 @@ class Recorder(TorchDispatchMode):
             tuple(mutated),
             seen,
             raised=tuple(self.raised),
+            memory=self.taken,
         )
 
 

@@ -10,6 +10,7 @@ from itertools import product
 import torch
 from torch import nn
 
+from symoptim.symmetry.failures import Refusal
 from symoptim.symmetry.sizes import Sizes, multiples, sizes_to_try
 from symoptim.symmetry.variations import Axis, Call, resized
 
@@ -19,6 +20,9 @@ MOST_BASES = 8
 """Sizes of one round at which it is asked what is compared."""
 TOO_LARGE = "a size decides the path and is too large to be tried (give it in inputs=)"
 NO_OTHER = "a size decides the path and no other size that was tried is taken (give one in inputs=)"
+NOT_TAKEN = "a size decides the path and those that were tried beyond it are not taken (give one in inputs=)"
+BLOCKS = (8, 16, 64)
+"""Multiples of these are tried where a size is refused, beside those of the example's size."""
 
 
 class SizeSearch:
@@ -27,7 +31,7 @@ class SizeSearch:
     Args:
         model: the network.
         example: a call.
-        attempt: calls the model with inputs of a size, and says whether it takes them.
+        attempt: calls the model with inputs of a size, and says why it does not take them, if so.
         decide: told of modules that decide the path, and why what they decide is not known.
     """
 
@@ -35,7 +39,7 @@ class SizeSearch:
         self,
         model: nn.Module,
         example: Call,
-        attempt: Callable[[Call, int], bool],
+        attempt: Callable[[Call, int], Refusal | None],
         decide: Callable[[str, str], None],
     ) -> None:
         self.model, self.example, self.attempt, self.decide = model, example, attempt, decide
@@ -48,8 +52,8 @@ class SizeSearch:
         self.known: set[str] = set()
         """What was compared so far."""
         self.too_large: set[tuple[Axis, ...]] = set()
-        self.results = {_shapes(example): True}
-        """Whether the model takes tensors of some shapes."""
+        self.results: dict[tuple[torch.Size, ...], Refusal | None] = {_shapes(example): None}
+        """Why the model does not take tensors of some shapes, or None if it does."""
 
     def search(self) -> None:
         """Try all sizes, and those that are compared only at these."""
@@ -102,7 +106,7 @@ class SizeSearch:
             together = together and self._resized(together, group, size)
         if not groups:
             return []
-        if together is not None and (len(groups) == 1 or self._takes(together, groups[-1][1])):
+        if together is not None and (len(groups) == 1 or self._result(together, groups[-1][1]) is None):
             return [together]
         return [call for group, size in groups for call in self._at(self.example, group, [size])]
 
@@ -111,6 +115,7 @@ class SizeSearch:
         for option in (group, *group.with_partners()):
             if taken := self._try_all(base, option, group.turning):
                 self._note(option, taken)
+                self._decide_missed(base, option, taken)
                 return self._at(base, option, taken)
         return []
 
@@ -118,11 +123,14 @@ class SizeSearch:
         """Sizes of a group that the model takes, with the axes that have to vary with them."""
         number, axis = group.axes[0]
         sizes = (group.sizes, multiples(self.example.tensors()[number].shape[axis]))
+        alone = [group._replace(axes=(one,), turning=()) for one in group.axes]
         for some in sizes:
             if taken := self._try_all(self.example, group, some):
+                self._decide_missed(self.example, group, taken)
+                for one in alone if group.equated else ():  # they may take another path where they differ
+                    self._try_all(self.example, one, [*group.sizes[:2], 1])
                 return group, taken
         if len(group.axes) > 1:  # perhaps one of them is free
-            alone = [group._replace(axes=(one,), turning=()) for one in group.axes]
             free = [one for one in alone if self._try_all(self.example, one, group.sizes[:2])]
             if free:
                 return group, []
@@ -130,6 +138,7 @@ class SizeSearch:
             return group, []
         for option, some in product(group.with_partners(), sizes):
             if taken := self._try_all(self.example, option, some):
+                self._decide_missed(self.example, option, taken)
                 return option, taken
         if group.axes not in self.too_large:
             for place in group.decided_in:
@@ -137,26 +146,43 @@ class SizeSearch:
         return group, []
 
     def _try_all(self, base: Call, group: Sizes, sizes: Sequence[int]) -> list[int]:
-        """Those sizes that the model takes; instead of some that turn a comparison, a multiple beyond."""
+        """Those sizes that the model takes; instead of some that turn a comparison, others that do."""
+        taken = [size for size in sizes if self._outcome(base, group, size) is None]
+        if group.axes in self.too_large:
+            return taken
         number, axis = group.axes[0]
-        taken = [size for size in sizes if self._try(base, group, size)]
-        turning = () if group.axes in self.too_large else group.turning
-        refused = [size for size in sizes if size in turning and size not in taken]
-        beyond = [_multiple_beyond(base.tensors()[number].shape[axis], size) for size in refused]
-        return taken + [size for size in dict.fromkeys(beyond) if self._try(base, group, size)]
+        own = base.tensors()[number].shape[axis]
+        for size in (one for one in group.turning if one in sizes):
+            if not self._is_seen(group, size, taken):
+                others = (n for n in _beyond(own, size) if group.turned(size) <= group.turned(n))
+                taken += [n for n in others if self._outcome(base, group, n) is None][:1]
+        return taken
 
-    def _try(self, base: Call, group: Sizes, size: int) -> bool:
+    def _is_seen(self, group: Sizes, size: int, taken: Sequence[int]) -> bool:
+        """Whether what turns at a size turns at one that the model takes."""
+        return any(group.turned(size) <= group.turned(one) for one in taken)
+
+    def _decide_missed(self, base: Call, group: Sizes, taken: Sequence[int]) -> None:
+        """Note sizes that the model does not take, though it does not refuse them itself either."""
+        for size in group.turning:
+            failed = self._outcome(base, group, size) is Refusal.FAILED
+            if failed and not self._is_seen(group, size, taken):
+                for place in group.decided_in:
+                    self.decide(place, f"{NOT_TAKEN}: {size}")
+
+    def _outcome(self, base: Call, group: Sizes, size: int) -> Refusal | None:
+        """Why the model does not take a size, or None if it does."""
         if group.at(size) is None:
-            return False
+            return Refusal.NONE_SUCH
         other = self._resized(base, group, size)
-        if other is not None:
-            return self._takes(other, size)
-        self.too_large.add(group.axes)
-        for place in group.decided_in:
-            self.decide(place, f"{TOO_LARGE}: {size}")
-        return False
+        found = Refusal.TOO_LARGE if other is None else self._result(other, size)
+        if found is Refusal.TOO_LARGE and size in group.turning:
+            self.too_large.add(group.axes)
+            for place in group.decided_in:
+                self.decide(place, f"{TOO_LARGE}: {size}")
+        return found
 
-    def _takes(self, other: Call, size: int) -> bool:
+    def _result(self, other: Call, size: int) -> Refusal | None:
         shapes = _shapes(other)
         if shapes not in self.results:
             self.results[shapes] = self.attempt(other, size)
@@ -171,13 +197,15 @@ class SizeSearch:
         return None if sizes is None else resized(base, sizes, self.example)
 
 
-def _multiple_beyond(own: int, size: int) -> int:
-    """A size beyond one that is refused, for models that take only multiples of something.
+def _beyond(own: int, size: int) -> list[int]:
+    """Sizes beyond one that is refused, for models that take only multiples of something.
 
-    >>> _multiple_beyond(16, 401), _multiple_beyond(16, 5)
-    (416, 4)
+    >>> _beyond(5, 11), _beyond(16, 5)
+    ([15, 16, 64], [4])
     """
-    return -(-size // own) * own if size > own else own // -(-own // size)
+    if size < own:
+        return [own // -(-own // size)]
+    return list(dict.fromkeys(-(-size // block) * block for block in (own, *BLOCKS)))
 
 
 def _shapes(call: Call) -> tuple[torch.Size, ...]:

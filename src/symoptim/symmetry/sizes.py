@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from symoptim.symmetry.comparisons import Guard, Guards, Pass, symbolic_pass
 from symoptim.symmetry.isolation import isolated
-from symoptim.symmetry.turns import turning_sizes
+from symoptim.symmetry.turns import Comparisons
 from symoptim.symmetry.variations import Axis, Call
 
 FACTORS = (2, 3)
@@ -30,6 +30,8 @@ class Sizes(NamedTuple):
     """Modules that compare the size with something."""
     turning: tuple[int, ...] = ()
     """Those of the sizes at which a comparison turns out otherwise."""
+    turned: Callable[[int], frozenset[int]] = lambda _: frozenset()
+    """Numbers of the comparisons that turn out otherwise at a size."""
     followers: tuple[Follower, ...] = ()
     """Axes whose size depends on that of these."""
     partners: tuple[tuple[Follower, ...], ...] = ()
@@ -38,6 +40,8 @@ class Sizes(NamedTuple):
     """Whether torch does not see comparisons at this size, and may at others."""
     bound: bool = False
     """Whether some other size, such as a weight's, allows this one only."""
+    equated: bool = False
+    """Whether Python code asks if these axes are equally long, so that they may be not."""
 
     def at(self, size: int) -> dict[Axis, int] | None:
         """Sizes of all axes."""
@@ -169,15 +173,18 @@ class _Axes:
         """Sizes for one symbol: where comparisons of it turn, and ordinary ones."""
         compared = list(self._compared_with(symbol))
         new = [alone for _, formula, alone in compared if self._key(formula) not in known]
-        turning = tuple(turning_sizes(new, symbol, self.hints[symbol]))
+        comparisons = Comparisons(new, symbol, self.hints[symbol])
+        turning = tuple(comparisons.turning_sizes())
         return Sizes(
             tuple(self.by_symbol[symbol]),
-            tuple(dict.fromkeys((*turning, *_ordinary(self.hints[symbol])[:2]))),
+            tuple(dict.fromkeys((*turning, *_ordinary(self.hints[symbol])[:2], 4 * self.hints[symbol] + 1))),
             decided_in=tuple(dict.fromkeys(guard.place for guard, _, _ in compared if guard.by_python)),
             turning=turning,
+            turned=comparisons.turned,
             followers=tuple(self.following.get(symbol, ())),
             partners=tuple(self._partners(symbol)),
             bound=self._is_bound(symbol),
+            equated=self._is_equated(symbol),
         )
 
     def _compared_with(self, symbol: Any) -> Iterator[tuple[Guard, Any, Any]]:
@@ -204,6 +211,13 @@ class _Axes:
             if other != symbol and mine and size and 0 in (size % mine, mine % size):
                 follow = partial(_in_proportion, size, mine)
                 yield (*((axis, follow) for axis in axes), *self.following.get(other, ()))
+
+    def _is_equated(self, symbol: Any) -> bool:
+        """Whether Python code has found axes equal that have this symbol since."""
+        simplify = self.guards.environment.simplify
+        asked = [guard.expression for guard in self.guards.placed if guard.by_python]
+        equal = [one for one in asked if one.func.__name__ == "Equality" and len(one.free_symbols) > 1]
+        return any(simplify(one) == symbol for formula in equal for one in formula.free_symbols)
 
     def _is_bound(self, symbol: Any) -> bool:
         """Whether sizes have to be equal to a number, so that this one cannot grow, alone or with others."""

@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from symoptim.symmetry.decisions import value_keys
 from symoptim.symmetry.graph import Graph, Operation, Ref
 from symoptim.symmetry.rules.pointwise import COPIES
+from symoptim.symmetry.taking import axes_of
 
+NO_STEPS = ("getitem", "detach", "alias")
+"""Operations that compute nothing; autograd does some, where it is on."""
 RESHAPES = ("view", "reshape", "_unsafe_view")
 """Operations that keep all entries in order."""
 BY_SIZES = {
@@ -69,6 +73,13 @@ class Step(NamedTuple):
     """Tensors of the model that it takes."""
     numbers: str
     """Its other arguments."""
+    value: int = 0
+    """A number for what it computes: the same where the same operations are done on the same values."""
+
+
+def plain(done: Iterable[Step]) -> list[Step]:
+    """Operations, whatever values they are done on."""
+    return [one._replace(value=0) for one in done]
 
 
 class Kinds(NamedTuple):
@@ -87,19 +98,21 @@ def steps(graph: Graph) -> tuple[Step, ...]:
 
 def _steps(graph: Graph) -> Iterator[tuple[Operation, Step]]:
     names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
+    keys = value_keys(graph, numbers=False)
     for operation in graph.operations:
-        if operation.name != "getitem" and not operation.name.startswith("profiler::"):
+        if operation.name not in NO_STEPS and not operation.name.startswith("profiler::"):
             leaves = tuple(names[index] for index in operation.references() if index in names)
-            yield operation, Step(operation.place, operation.name, leaves, _numbers(operation))
+            value = keys[operation.index] or 0  # nobody knows of what nothing is made of
+            yield operation, Step(operation.place, operation.name, leaves, _numbers(operation), value)
 
 
 def _numbers(operation: Operation, first: int = 0) -> str:
     """Arguments that are no tensors, from that one on."""
 
-    def plain(argument: Any) -> Any:
+    def shown(argument: Any) -> Any:
         return "a tensor" if isinstance(argument, Ref) else argument
 
-    arguments, keywords = tree_map(plain, (operation.arguments[first:], dict(operation.keywords)))
+    arguments, keywords = tree_map(shown, (operation.arguments[first:], dict(operation.keywords)))
     return f"{arguments} {keywords}"
 
 
@@ -116,6 +129,31 @@ def kinds(graph: Graph) -> Kinds:
 
 def _but_for_sizes(operation: Operation) -> str:
     return "" if operation.name in BY_SIZES else _numbers(operation, FIRST.get(operation.name, 0))
+
+
+SLICES = ("slice", "select", "narrow", "split", "split_with_sizes")
+
+
+def takes_other_parts(first: Graph, other: Graph) -> bool:
+    """Whether a pass takes other parts of a value than the first one does, though these have the same size.
+
+    Of an axis that is longer for longer inputs other parts are taken in any case.
+    """
+    mine, theirs = _parts_taken(first), _parts_taken(other)
+    return any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys())
+
+
+def _parts_taken(graph: Graph) -> dict[tuple[Step, int], set[str]]:
+    """By operation and size of the axis: which parts of values that are made of weights and inputs."""
+    of_weights = graph.made_of("parameter", "buffer") & graph.made_of("input")
+    shapes = {one.index: one.result.shape for one in graph.operations if isinstance(one.result, Tensor)}
+    found: dict[tuple[Step, int], set[str]] = {}
+    for operation, step in _steps(graph):
+        whole = operation.references()[0] if operation.name in SLICES else -1
+        if whole in of_weights and whole in shapes:
+            size = int(shapes[whole][axes_of(operation)[0]])
+            found.setdefault((step._replace(numbers=""), size), set()).add(step.numbers)
+    return found
 
 
 def loses_cuts(first: Graph, other: Graph) -> bool:

@@ -1,7 +1,7 @@
 """Small operations on tensors that torch leaves untyped or does not have."""
 
 import functools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -172,12 +172,9 @@ def left_alone(model: nn.Module, *, attributes: bool = True) -> Generator[None]:
 
 
 @contextmanager
-def values_restored(model: nn.Module) -> Generator[None]:
-    """Bring back the values of a model's tensors, should a pass have written to them.
-
-    Passes work on copies; but a list, a closure or an array may lead a model to its own tensors.
-    """
-    plain = [one for one in model_tensors(model).values() if type(one) in (Tensor, nn.Parameter)]
+def values_restored(tensors: Iterable[Tensor]) -> Generator[None]:
+    """Bring back the values of tensors, should a pass have written to them."""
+    plain = [one for one in tensors if type(one) in (Tensor, nn.Parameter)]
     own = [one for one in plain if one.layout == torch.strided and not (one.is_meta or one.is_quantized)]
     before = [one.detach().clone() for one in own]
     try:

@@ -20,7 +20,7 @@ from torch.fx.node import map_arg
 
 from symoptim.symmetry.failures import not_exported, require_plain
 from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, name_of
-from symoptim.symmetry.isolation import isolated
+from symoptim.symmetry.isolation import isolated, seeds_restored
 from symoptim.symmetry.memory import reached_otherwise
 from symoptim.symmetry.program import does_the_same
 from symoptim.symmetry.quiet import quietly
@@ -59,7 +59,7 @@ def trace(
     """
     require_plain(model)
     fresh = isolated(model) if compare else model  # exporting may leave tensors without values in lists
-    with quietly(), left_alone(model), _failing_quietly(model):
+    with quietly(), left_alone(model), seeds_restored(), _failing_quietly(model):
         before = set(map(id, plain_tensors(model)))
         try:
             # torch leaves the decomposing untyped

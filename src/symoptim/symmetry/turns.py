@@ -41,37 +41,48 @@ Holds = Callable[[int], bool]
 """Whether a comparison holds at a size."""
 
 
-def turning_sizes(guards: Sequence[Any], symbol: Any, size: int) -> list[int]:
-    """Sizes such that every comparison turns at one of them, if there are any: the closest ones first.
+class Comparisons:
+    """Comparisons of a symbol for a size.
 
     Args:
-        guards: comparisons of a symbol.
+        guards: formulas that hold at the size of the example, or do not.
         symbol: the size.
         size: that of the example.
-
-    >>> import sympy
-    >>> n = sympy.Symbol("n", integer=True, positive=True)
-    >>> turning_sizes([n // 64 <= 5, 0.5 * n <= 150.0, sympy.Ne(n % 10, 0), n > 0], n, 5)
-    [10, 301, 384]
     """
-    different = {str(guard): guard for guard in guards}.values()
-    unlike = [(guard, _evaluated(guard, symbol)) for guard in different]
-    turns = {turn: None for guard, holds in unlike for turn in _turns(holds, _numbers(guard), size)}
-    found = sorted(turns, key=lambda n: (abs(n - size), n))
-    if len(found) > MOST_TURNS:
-        enough = _cover([holds for _, holds in unlike], size, found)
-        found = [*enough, *(n for n in found if n not in enough)][:MOST_TURNS]
-    return found
 
+    def __init__(self, guards: Sequence[Any], symbol: Any, size: int) -> None:  # noqa: D107 - the class says it
+        different = {str(guard): guard for guard in guards}.values()
+        self.size, self.numbers = size, [_numbers(guard) for guard in different]
+        self.holds = [_evaluated(guard, symbol) for guard in different]
 
-def _cover(comparisons: Sequence[Holds], size: int, found: Sequence[int]) -> list[int]:
-    """A few of the sizes such that all comparisons that turn at one of the sizes turn at one of these."""
-    turned = {n: {place for place, holds in enumerate(comparisons) if holds(n) != holds(size)} for n in found}
-    chosen, left = list[int](), set[int]().union(*turned.values())
-    while left:
-        chosen.append(max(found, key=lambda n: len(turned[n] & left)))
-        left -= turned[chosen[-1]]
-    return chosen
+    def turned(self, size: int) -> frozenset[int]:
+        """Numbers of those that turn out otherwise at another size."""
+        return frozenset(n for n, holds in enumerate(self.holds) if holds(size) != holds(self.size))
+
+    def turning_sizes(self) -> list[int]:
+        """Sizes such that every comparison turns at one of them, if there are any: the closest ones first.
+
+        >>> import sympy
+        >>> n = sympy.Symbol("n", integer=True, positive=True)
+        >>> Comparisons([n // 64 <= 5, 0.5 * n <= 150.0, sympy.Ne(n % 10, 0), n > 0], n, 5).turning_sizes()
+        [10, 301, 384]
+        """
+        both = zip(self.holds, self.numbers, strict=True)
+        turns = {turn: None for holds, numbers in both for turn in _turns(holds, numbers, self.size)}
+        found = sorted(turns, key=lambda n: (abs(n - self.size), n))
+        if len(found) > MOST_TURNS:
+            enough = self._cover(found)
+            found = [*enough, *(n for n in found if n not in enough)][:MOST_TURNS]
+        return found
+
+    def _cover(self, found: Sequence[int]) -> list[int]:
+        """A few of the sizes such that all comparisons that turn at one of them turn at one of these."""
+        turned = {n: self.turned(n) for n in found}
+        chosen, left = list[int](), frozenset[int]().union(*turned.values())
+        while left:
+            chosen.append(max(found, key=lambda n: len(turned[n] & left)))
+            left -= turned[chosen[-1]]
+        return chosen
 
 
 def _turns(holds: Holds, numbers: Iterable[int], size: int) -> Iterator[int]:

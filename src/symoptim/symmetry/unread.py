@@ -65,7 +65,8 @@ def _read_alike(passes: Sequence[Pass], readings: Sequence[Reading]) -> dict[Key
     found: dict[Key, Read] = {}
     for one, reading in zip(passes, readings, strict=True):
         for leaf in one.graph.leaves:
-            if leaf.index in reading.read and leaf.index in reading.partly:
+            can_move = _moves(one.values.get(leaf.index))  # inputs have other shapes in other passes
+            if can_move and leaf.index in reading.read and leaf.index in reading.partly:
                 key, read = _key(one, leaf.name), reading.everywhere(leaf.index)
                 before = found.get(key, read)
                 found[key] = None if before is None or read is None else before | read
@@ -76,7 +77,8 @@ def _tie_parts(
     system: System, one: Pass, reading: Reading, met: Collection[Any], read_alike: Mapping[Key, Read]
 ) -> None:
     """What one pass reads in part, or multiplies only zeros with."""
-    values, names = one.values, {leaf.index: leaf.name for leaf in one.graph.leaves}
+    values = one.values
+    names = {leaf.index: leaf.name for leaf in one.graph.leaves if _moves(values.get(leaf.index))}
     for index in reading.silenced(met):
         form = values.get(index)
         if isinstance(form, Form):
