@@ -18,6 +18,8 @@ MOST_ROUNDS = 7
 """How often it is asked what is compared: loops that halve a size compare it once more at twice the size."""
 MOST_BASES = 8
 """Sizes of one round at which it is asked what is compared."""
+MOST_COMPARISONS = 200
+"""When so many were seen it is not asked again: hundreds in one pass, of windows, say, take half a minute."""
 TOO_LARGE = "a size decides the path and is too large to be tried (give it in inputs=)"
 NO_OTHER = "a size decides the path and no other size that was tried is taken (give one in inputs=)"
 NOT_TAKEN = "a size decides the path and those that were tried beyond it are not taken (give one in inputs=)"
@@ -46,11 +48,14 @@ class SizeSearch:
         self.lost: set[str] = set()
         """Modules in which torch lost track of sizes."""
         self.left: set[str] = set()
-        """Modules that compare sizes which were not tried, because one led to the next."""
+        """Modules that may compare other sizes than were tried, because one led to the next."""
         self.taken: dict[tuple[Axis, ...], tuple[Sizes, list[int]]] = {}
         """Groups of axes and sizes that the model takes."""
         self.known: set[str] = set()
         """What was compared so far."""
+        self.compared = 0
+        self.comparing: set[str] = set()
+        """Modules that compare sizes."""
         self.too_large: set[tuple[Axis, ...]] = set()
         self.results: dict[tuple[torch.Size, ...], Refusal | None] = {_shapes(example): None}
         """Why the model does not take tensors of some shapes, or None if it does."""
@@ -73,7 +78,12 @@ class SizeSearch:
 
     def _asked(self, base: Call) -> list[Sizes]:
         """What to try; what is not known is noted."""
+        if self.compared > MOST_COMPARISONS:
+            self.left |= self.comparing
+            return []
         to_try = sizes_to_try(self.model, base, self.known)
+        self.compared += to_try.compared
+        self.comparing.update(place for group in to_try.groups for place in group.decided_in)
         if to_try.looked_up is not None:
             self.decide(to_try.looked_up, "a size is looked up in a table, and may decide the path")
         if to_try.lost is not None:

@@ -66,6 +66,8 @@ class ToTry(NamedTuple):
     """A module that looks a size up in a table, such as a dictionary, which may have other sizes."""
     lost: str | None = None
     """The module up to which torch could follow sizes, if not to the end: later comparisons are not known."""
+    compared: int = 0
+    """How many comparisons were seen, torch's own included."""
 
 
 def sizes_to_try(model: nn.Module, call: Call, known: set[str]) -> ToTry:
@@ -88,9 +90,10 @@ def sizes_to_try(model: nn.Module, call: Call, known: set[str]) -> ToTry:
     if not best.fakes:
         return ToTry(_by_equal_sizes(call), lost="")
     groups = _Axes(best.guards, call, best.fakes).groups(known)
+    compared = sum(one.guards.seen for one in passes)
     if best.failure is None:
-        return ToTry(groups)
-    return ToTry(groups, best.failed_in if best.looks_up else None, best.failed_in)
+        return ToTry(groups, compared=compared)
+    return ToTry(groups, best.failed_in if best.looks_up else None, best.failed_in, compared)
 
 
 def _by_equal_sizes(call: Call) -> list[Sizes]:
