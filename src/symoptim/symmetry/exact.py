@@ -89,7 +89,10 @@ def dense(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def same_randomness() -> Generator[None]:
-    """Seed the generators of Python, numpy and torch with a fixed number, and bring their states back."""
+    """Seed the generators of Python, numpy and torch with a fixed number, and bring their states back.
+
+    One thread at a time, for all share these generators.
+    """
     with seeds_restored():
         set_seeds(0)
         yield
