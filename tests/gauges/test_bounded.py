@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from symoptim.errors import EpsWarning, OptionError, SymmetryError
 from symoptim.gauges.canonical import canonicalize_
 from symoptim.gauges.equalize import equalize_
+from symoptim.symmetry import exact, reused
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.exact import difference
+from symoptim.symmetry.felt import Felt
 from symoptim.symmetry.spec import SymmetrySpec
 
 ACTING: list[Callable[..., Tensor]] = [canonicalize_, equalize_]
@@ -63,6 +65,36 @@ def test_where_eps_is_not_felt_nothing_is_held_back(act: Callable[..., Tensor]) 
     free, before = copy.deepcopy(model), model(tokens)
     assert torch.equal(act(model, spec), act(free, spec, tolerance=math.inf))
     assert difference([before], [model(tokens)]) < 1e-3
+
+
+@pytest.mark.parametrize("act", ACTING)
+def test_one_copy_is_enough_and_a_single_felt_generator_is_found_at_once(
+    act: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.ReLU())]
+    model, x = nn.Sequential(*layers, nn.RMSNorm(16), nn.Linear(16, 4)), torch.rand(2, 16)
+    with torch.no_grad():
+        for parameter in model[-4].parameters():
+            parameter.mul_(1e-2)  # as small as eps, beside which only their common scale is felt
+    spec, copies, measured = discover(model, (x,)), list[nn.Module](), list[Tensor]()
+
+    def copied(model: nn.Module, *, wide: bool) -> nn.Module:
+        copies.append(model)
+        return copied_once(model, wide=wide)
+
+    def change(felt: Felt, element: Tensor) -> float:
+        measured.append(element)
+        return change_once(felt, element)
+
+    change_once, copied_once = Felt.change, reused.copied
+    for module in (reused, exact):
+        monkeypatch.setattr(module, "copied", copied)
+    monkeypatch.setattr(Felt, "change", change)
+    with pytest.warns(EpsWarning, match=f"1 of {len(spec)} "):
+        act(model, spec)
+    assert len(copies) == 1
+    assert len(measured) == 2
 
 
 @pytest.mark.parametrize("act", ACTING)

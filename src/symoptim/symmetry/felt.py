@@ -16,6 +16,7 @@ from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import calls_of
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.failures import described
+from symoptim.symmetry.reused import Reused
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.trials import Outputs, Trials
 
@@ -108,12 +109,13 @@ class Felt:
         """Call the model as it is."""
         self.spec, self.calls, self.measured = spec, list(calls), 0
         self.before: list[tuple[Trials, list[Outputs]]] = []
-        self._add(Trials(spec, model, wide=wide, modes=spec.modes))
+        reused = Reused(model, wide=wide)
+        self._add(Trials(spec, model, wide=wide, modes=spec.modes, reused=reused))
         if any(spec.modes.values()) and self._moves_buffers(model):
             named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
             evaluation = {name: False for name, _ in named}
             with suppress(Exception):  # a mode that the model may never have been in
-                self._add(Trials(spec, model, wide=wide, modes=evaluation))
+                self._add(Trials(spec, model, wide=wide, modes=evaluation, reused=reused))
 
     def _add(self, trials: Trials) -> None:
         self.before.append((trials, [trials.outputs(call, calls=1) for call in self.calls]))
