@@ -123,7 +123,9 @@ class Trials:
             after = self._outputs(trial, arguments, calls)
         except SymmetryError:
             raise
-        except Exception as failure:  # whatever it is, the copies differ
+        except Exception as failure:  # whatever else it is, the copies differ
+            if ran_out_of_memory(failure):
+                raise
             self.notes[f"a rescaled copy cannot be called ({described(failure)})"] = None
             return Change(math.inf, 0.0)
         known = min(len(before.evaluated), len(after.evaluated))
@@ -163,10 +165,22 @@ class Trials:
                     loss = _random_loss(trial.returned(_with_gradients(trial.given(arguments))))
                     if loss is not None:
                         cast("Any", loss).backward()
-            except RuntimeError:  # it writes to what the backward pass needs, or an operation has none
+            except RuntimeError as failure:  # it writes to what the backward pass needs, or there is none
+                if ran_out_of_memory(failure):
+                    raise
                 return None
         gradients = ((name, leaf, leaf.grad) for name, leaf in leaves.items())
         return {name: _product(leaf, grad) for name, leaf, grad in gradients if grad is not None}
+
+
+def ran_out_of_memory(failure: Exception) -> bool:
+    """Whether a failure says nothing about the model, but about the machine: there is not enough memory.
+
+    >>> ran_out_of_memory(MemoryError()), ran_out_of_memory(RuntimeError("shapes cannot be multiplied"))
+    (True, False)
+    """
+    kinds: tuple[Any, ...] = MemoryError, torch.cuda.OutOfMemoryError
+    return isinstance(failure, kinds) or "DefaultCPUAllocator" in str(failure)
 
 
 def _product(leaf: Tensor, gradient: Tensor) -> Tensor:
