@@ -1,4 +1,4 @@
-"""Where eps is felt generators are held back, so that outputs stay what they were."""
+"""Where eps is felt rescalings are left out, so that outputs stay what they were."""
 
 import copy
 import math
@@ -49,7 +49,7 @@ def test_outputs_stay_and_what_was_held_back_is_said(act: Callable[..., Tensor])
     model, tokens, spec = a_network()
     before = copy.deepcopy(model)
     with pytest.warns(
-        EpsWarning, match=r"outputs would change by .*e-01, .* of .* generators were held back"
+        EpsWarning, match=r"outputs would change by .*e-01, .* of .* rescalings were not applied"
     ):
         element = act(model, spec)
     assert difference([before(tokens)], [model(tokens)]) < 1.01e-3
@@ -91,7 +91,7 @@ def test_one_copy_is_enough_and_a_single_felt_generator_is_found_at_once(
     for module in (reused, exact):
         monkeypatch.setattr(module, "copied", copied)
     monkeypatch.setattr(Felt, "change", change)
-    with pytest.warns(EpsWarning, match=f"1 of {len(spec)} "):
+    with pytest.warns(EpsWarning, match=f"1 of {len(spec)} rescalings were not applied"):
         act(model, spec)
     assert len(copies) == 1
     assert len(measured) == 2
@@ -106,7 +106,7 @@ def test_where_every_generator_is_felt_nothing_changes(act: Callable[..., Tensor
     spec = discover(model, (torch.randn(6, 3),))
     assert len(spec) == 1
     before = copy.deepcopy(model)
-    with pytest.raises(SymmetryError, match="no generator could move as far as it should"):
+    with pytest.raises(SymmetryError, match="no rescaling could be applied"):
         act(model, spec)
     assert torch.equal(model[0].weight, before[0].weight)
 
@@ -119,7 +119,7 @@ def test_running_statistics_are_held_back_too() -> None:
         model[1].running_var[0] = 1e-6
     x = torch.randn(6, 3)
     spec, before = discover(model, (x,)), model(x)
-    with pytest.warns(EpsWarning, match="generators were held back"):
+    with pytest.warns(EpsWarning, match="rescalings were not applied"):
         element = canonicalize_(model, spec)
     assert difference([before], [model(x)]) < 1.01e-3
     assert int((element != 0).sum()) >= 8

@@ -77,7 +77,7 @@ def test_what_is_felt_depends_on_the_inputs() -> None:
 def test_without_inputs_nothing_is_checked_and_that_is_said() -> None:
     model, spec = normalized(1.0)
     read = SymmetrySpec.from_json(spec.to_json())
-    with pytest.warns(EpsWarning, match=r"was not checked, for there is no input: give inputs="):
+    with pytest.warns(EpsWarning, match=r"was not measured, because there is no example input: give inputs="):
         read.rescale_(model, spec.random())
     with pytest.raises(SymmetryError, match="outputs would change"):
         read.rescale_(model, spec.random(), inputs=(X,))
@@ -179,7 +179,7 @@ def test_where_running_statistics_move_it_is_measured_in_evaluation_mode_too() -
     with pytest.raises(SymmetryError, match="outputs would change"):
         spec.rescale_(model, spec.random())
     assert_unchanged(model, before)
-    with pytest.warns(EpsWarning, match="held back"):
+    with pytest.warns(EpsWarning, match="rescalings were not applied"):
         canonicalize_(model, spec)
     with torch.no_grad():
         change = (model.eval()(X) - before.eval()(X)).abs().max() / before(X).abs().max()

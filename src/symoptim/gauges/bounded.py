@@ -1,4 +1,4 @@
-"""Elements held back where the eps of normalizations is felt, so that outputs stay what they were."""
+"""Rescalings left out where the eps of normalizations is felt, so that outputs stay what they were."""
 
 import math
 from collections.abc import Iterator
@@ -55,12 +55,12 @@ def bounded_element(
     felt_too_much = f"eps is felt: outputs would change by {change:.1e}, and {tolerance:.1e} is accepted"
     if held == len(moving):
         raise SymmetryError(
-            f"{felt_too_much}; no generator could move as far as it should, and nothing was changed: give "
+            f"{felt_too_much}; no rescaling could be applied, and nothing was changed: give "
             "other inputs=, or accept more with tolerance= (math.inf for any change)"
         )
     warn_user(
-        f"{felt_too_much}; {held} of {len(moving)} generators were held back, so that the result depends on "
-        "how the model was scaled before (tolerance=math.inf moves them all)",
+        f"{felt_too_much}; {held} of {len(moving)} rescalings were not applied, so that the result depends "
+        "on how the model was scaled before (tolerance=math.inf applies them all)",
         EpsWarning,
     )
     return kept

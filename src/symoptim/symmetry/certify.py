@@ -107,7 +107,7 @@ class Certificate:
         verdict = "holds" if self.holds else "DOES NOT HOLD"
         if self.holds and not self.exact and self.approximate:
             verdict = "holds up to eps"
-        without = " where eps is not felt" if self.approximate else ""
+        without = " with eps removed" if self.approximate else ""
         said = [f"{verdict}: outputs of rescaled copies differ by {self.output_error:.1e}{without}{charge}"]
         if self.evaluation_error >= self.passing > self.output_error:
             said.append(

@@ -57,8 +57,8 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
     calls = [(positional, named or {}) for positional, named in given]
     if not calls:
         warn_user(
-            "these symmetries hold up to an eps, and whether it is felt was not checked, for there is no "
-            "input: give inputs=",
+            "the effect of eps on the outputs was not measured, because there is no example input: give "
+            "inputs=, or accept any change with tolerance=math.inf",
             EpsWarning,
         )
         return None
@@ -66,7 +66,9 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
     devices = {tensor.device for tensor in spec.require_model(model).values()}
     if any(device.type == "meta" for device in devices):
         warn_user(
-            "whether an eps is felt was not checked, for the model has no values (meta device)", EpsWarning
+            "the effect of eps on the outputs was not measured, because the model has no values (meta "
+            "device): act on a copy that has some, or accept any change with tolerance=math.inf",
+            EpsWarning,
         )
         return None
     reason = ""
@@ -80,7 +82,8 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
                 raise
             reason = reason or described(failure)
     warn_user(
-        f"whether an eps is felt was not checked, for the model cannot be called ({reason}): give inputs=",
+        f"the effect of eps on the outputs was not measured, because the model cannot be called ({reason}): "
+        "give inputs=, or accept any change with tolerance=math.inf",
         EpsWarning,
     )
     return None
