@@ -1,4 +1,4 @@
-"""Where eps is felt generators are held back, so that outputs stay what they were."""
+"""Where eps is felt rescalings are left out, so that outputs stay what they were."""
 
 import copy
 import math
@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from symoptim.errors import EpsWarning, OptionError, SymmetryError
 from symoptim.gauges.canonical import canonicalize_
 from symoptim.gauges.equalize import equalize_
+from symoptim.symmetry import exact, reused
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.exact import difference
+from symoptim.symmetry.felt import Felt
 from symoptim.symmetry.spec import SymmetrySpec
 
 ACTING: list[Callable[..., Tensor]] = [canonicalize_, equalize_]
@@ -47,7 +49,7 @@ def test_outputs_stay_and_what_was_held_back_is_said(act: Callable[..., Tensor])
     model, tokens, spec = a_network()
     before = copy.deepcopy(model)
     with pytest.warns(
-        EpsWarning, match=r"outputs would change by .*e-01, .* of .* generators were held back"
+        EpsWarning, match=r"outputs would change by .*e-01, .* of .* rescalings were not applied"
     ):
         element = act(model, spec)
     assert difference([before(tokens)], [model(tokens)]) < 1.01e-3
@@ -66,6 +68,36 @@ def test_where_eps_is_not_felt_nothing_is_held_back(act: Callable[..., Tensor]) 
 
 
 @pytest.mark.parametrize("act", ACTING)
+def test_one_copy_is_enough_and_a_single_felt_generator_is_found_at_once(
+    act: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    layers = [layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.ReLU())]
+    model, x = nn.Sequential(*layers, nn.RMSNorm(16), nn.Linear(16, 4)), torch.rand(2, 16)
+    with torch.no_grad():
+        for parameter in model[-4].parameters():
+            parameter.mul_(1e-2)  # as small as eps, beside which only their common scale is felt
+    spec, copies, measured = discover(model, (x,)), list[nn.Module](), list[Tensor]()
+
+    def copied(model: nn.Module, *, wide: bool) -> nn.Module:
+        copies.append(model)
+        return copied_once(model, wide=wide)
+
+    def change(felt: Felt, element: Tensor) -> float:
+        measured.append(element)
+        return change_once(felt, element)
+
+    change_once, copied_once = Felt.change, reused.copied
+    for module in (reused, exact):
+        monkeypatch.setattr(module, "copied", copied)
+    monkeypatch.setattr(Felt, "change", change)
+    with pytest.warns(EpsWarning, match=f"1 of {len(spec)} rescalings were not applied"):
+        act(model, spec)
+    assert len(copies) == 1
+    assert len(measured) == 2
+
+
+@pytest.mark.parametrize("act", ACTING)
 def test_where_every_generator_is_felt_nothing_changes(act: Callable[..., Tensor]) -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4, bias=False), nn.LayerNorm(4, elementwise_affine=False, eps=1e-3))
@@ -74,7 +106,7 @@ def test_where_every_generator_is_felt_nothing_changes(act: Callable[..., Tensor
     spec = discover(model, (torch.randn(6, 3),))
     assert len(spec) == 1
     before = copy.deepcopy(model)
-    with pytest.raises(SymmetryError, match="no generator could move as far as it should"):
+    with pytest.raises(SymmetryError, match="no rescaling could be applied"):
         act(model, spec)
     assert torch.equal(model[0].weight, before[0].weight)
 
@@ -87,7 +119,7 @@ def test_running_statistics_are_held_back_too() -> None:
         model[1].running_var[0] = 1e-6
     x = torch.randn(6, 3)
     spec, before = discover(model, (x,)), model(x)
-    with pytest.warns(EpsWarning, match="generators were held back"):
+    with pytest.warns(EpsWarning, match="rescalings were not applied"):
         element = canonicalize_(model, spec)
     assert difference([before], [model(x)]) < 1.01e-3
     assert int((element != 0).sum()) >= 8

@@ -216,3 +216,29 @@ def test_a_part_of_the_gradients_is_not_clipped_by_its_own_length() -> None:
     ZeroRedundancyOptimizer(weights, None)
     with pytest.raises(OptionError, match="each would clip by the length of its own"):
         ZeroRedundancyOptimizer(weights, 1.0)
+
+
+def test_a_gradient_that_is_divided_by_the_scale_of_the_loss_is_clipped() -> None:
+    ends: list[Tensor] = []
+    for scale in (1.0, 8.0):
+        weight = nn.Parameter(torch.eye(3)[:2] + 1)
+        optimizer = ScaledSGD([weight], lr=0.1, max_norm=0.5, fused=False)
+        weight.grad = scale * torch.arange(6.0).view(2, 3)
+        optimizer.grad_scale, optimizer.found_inf = torch.tensor(scale), torch.tensor(0.0)
+        optimizer.step()
+        ends.append(weight.detach())
+    torch.testing.assert_close(*ends)
+    plain = ScaledSGD([weight := nn.Parameter(torch.eye(3)[:2] + 1)], lr=0.1, max_norm=0.5, fused=False)
+    weight.grad = torch.arange(6.0).view(2, 3)
+    plain.step()
+    torch.testing.assert_close(weight.detach(), ends[0])
+
+
+@pytest.mark.parametrize("fused", [None, False])
+def test_a_gradient_in_the_memory_of_a_weight_is_clipped_once(fused: bool | None) -> None:
+    weight = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+    optimizer = ScaledSGD([weight], lr=0.01, max_norm=2.5, fused=fused)
+    weight.grad = weight.detach()  # of length 5 * 5 in the scaled metric
+    optimizer.step()
+    clipped = torch.tensor([[0.3, 0.4]])  # in place, as everywhere: the weight with it
+    torch.testing.assert_close(weight.detach(), clipped - 0.01 * 0.25 * clipped)

@@ -181,19 +181,30 @@ def _failing(optimizer: Optimizer, _: nn.Module) -> None:
         group["lr"] = "fast"
 
 
-@pytest.mark.parametrize("spoil", [_bad_rate, _no_kernel, _failing])
-@pytest.mark.parametrize(
-    "name", ["ScaledSGD", "FullMetricSGD", "invariant AdamW", "AdamW in the full metric"]
-)
-def test_a_refused_step_does_not_clip(name: str, spoil: Callable[[Optimizer, nn.Module], None]) -> None:
+def _bad_state(optimizer: Optimizer, model: nn.Module) -> None:
+    state = optimizer.state[list(model.parameters())[-1]]
+    assert any(value.ndim for value in state.values())
+    state.update({key: torch.zeros(2, 2) for key, value in state.items() if value.ndim})
+
+
+@pytest.mark.parametrize("fused", [None, False])
+@pytest.mark.parametrize("spoil", [_bad_rate, _no_kernel, _failing, _bad_state])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_refused_step_does_not_clip(
+    name: str, spoil: Callable[[Optimizer, nn.Module], None], fused: bool | None
+) -> None:
     if spoil is _no_kernel:
-        if "AdamW" in name:
+        if "SGD" not in name or "invariant" in name or "SGD in" in name:
             pytest.skip("it is stepped by torch's operations")
         pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
     model = network("cpu")
-    optimizer = OPTIMIZERS[name](model, None)
+    optimizer = OPTIMIZERS[name](model, fused)
     optimizer.set_max_norm(1e-12)
-    model(torch.randn(5, 32, dtype=torch.float64)).square().mean().backward()
+    x = torch.randn(5, 32, dtype=torch.float64)
+    model(x).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
     spoil(optimizer, model)
     weights = [weight.detach().clone() for weight in model.parameters()]
     before = deepcopy([weight.grad for weight in model.parameters()])

@@ -77,7 +77,7 @@ def test_what_is_felt_depends_on_the_inputs() -> None:
 def test_without_inputs_nothing_is_checked_and_that_is_said() -> None:
     model, spec = normalized(1.0)
     read = SymmetrySpec.from_json(spec.to_json())
-    with pytest.warns(EpsWarning, match=r"was not checked, for there is no input: give inputs="):
+    with pytest.warns(EpsWarning, match=r"was not measured, because there is no example input: give inputs="):
         read.rescale_(model, spec.random())
     with pytest.raises(SymmetryError, match="outputs would change"):
         read.rescale_(model, spec.random(), inputs=(X,))
@@ -89,6 +89,51 @@ def test_what_cannot_be_called_is_not_checked_and_that_is_said() -> None:
         spec.rescale_(model, spec.random(), inputs=(torch.rand(6, 5),))
     with pytest.warns(EpsWarning, match="meta device"):
         spec.rescale_(copy.deepcopy(model).to("meta"), spec.random())
+
+
+class Failing(nn.Module):
+    """Fails in float64, or where weights are scaled, or in evaluation mode."""
+
+    def __init__(self, failure: Exception, when: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.failure, self.when = failure, ""
+        self.first, self.norm, self.last = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)
+        self.spec, self.when = discover(self, (X,), vouch="*"), when
+        self.before = self.first.weight[0, 0].item()
+
+    def forward(self, x: Tensor) -> Tensor:
+        moved = abs(self.first.weight[0, 0].item() / self.before - 1) > 1e-6 if self.when else False
+        conditions = {"wide": x.dtype == torch.float64, "moved": moved, "eval": not self.training}
+        if conditions.get(self.when):
+            raise self.failure
+        return self.last(torch.relu(self.norm(self.first(x))))
+
+
+NO_MEMORY = [
+    MemoryError("no memory"),
+    torch.cuda.OutOfMemoryError("no memory"),
+    RuntimeError("DefaultCPUAllocator: can't allocate no memory"),
+]
+
+
+@pytest.mark.parametrize("when", ["wide", "moved", "eval"])
+@pytest.mark.parametrize("failure", NO_MEMORY, ids=lambda failure: type(failure).__name__)
+def test_too_little_memory_is_neither_a_verdict_nor_a_reason_to_go_on(failure: Exception, when: str) -> None:
+    model = Failing(failure, when)
+    with pytest.raises(type(failure), match="no memory"):
+        model.spec.rescale_(model, model.spec.random(spread=0.1), inputs=(X,))
+    if when != "eval":  # of which a certificate says that it could not be tried
+        with pytest.raises(type(failure), match="no memory"):
+            model.spec.certify(model, (X,))
+
+
+def test_that_evaluation_mode_was_not_measured_is_said() -> None:
+    model = Failing(KeyError("never evaluated"), "eval")
+    with pytest.warns(
+        EpsWarning, match=r"in evaluation mode was not measured, because .*KeyError: 'never ev"
+    ):
+        model.spec.rescale_(model, model.spec.random(spread=0.1), inputs=(X,))
 
 
 class Counting(nn.Module):
@@ -134,7 +179,7 @@ def test_where_running_statistics_move_it_is_measured_in_evaluation_mode_too() -
     with pytest.raises(SymmetryError, match="outputs would change"):
         spec.rescale_(model, spec.random())
     assert_unchanged(model, before)
-    with pytest.warns(EpsWarning, match="held back"):
+    with pytest.warns(EpsWarning, match="rescalings were not applied"):
         canonicalize_(model, spec)
     with torch.no_grad():
         change = (model.eval()(X) - before.eval()(X)).abs().max() / before(X).abs().max()

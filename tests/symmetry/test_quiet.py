@@ -1,17 +1,21 @@
 """Several threads at once: all find what there is, and the process is as it was."""
 
 import logging
+import random
 import sys
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from symoptim.symmetry.discover import discover
+from symoptim.symmetry.felt import felt_by
 from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.recorder import Earlier
 
@@ -28,6 +32,25 @@ class Branching(nn.Module):
         return self.second(hidden * 2 if hidden.sum() > 1 else hidden)
 
 
+class Drawing(nn.Module):
+    """Draws from every generator, and gives other threads the time to do so in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        factor = random.uniform(1, 2) * float(np.random.uniform(1, 2))
+        time.sleep(0.002)
+        drawn = torch.rand(4) * random.uniform(1, 2) * float(np.random.uniform(1, 2))
+        return self.second(torch.relu(self.first(x)) * drawn * factor)
+
+
+def generators() -> tuple[Any, ...]:
+    kind, numbers, *rest = np.random.get_state()
+    return torch.get_rng_state().tolist(), random.getstate(), (kind, list(numbers), *rest)
+
+
 def state() -> tuple[Any, ...]:
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     handlers = [handler for one in loggers for handler in getattr(one, "handlers", ())]
@@ -39,19 +62,51 @@ def state() -> tuple[Any, ...]:
         logging.root.manager.disable,
         [list(handler.filters) for handler in [*handlers, logging.lastResort]],
         [getattr(one, "level", None) for one in loggers],
+        generators(),
     )
 
 
 def test_eight_threads_find_what_one_does_and_leave_the_process_as_it_was() -> None:
     wide = [nn.Sequential(nn.Linear(3, k), nn.ReLU(), nn.Linear(k, 2)) for k in range(2, 10)]
     models = [model for pair in zip(wide, [Branching() for _ in wide], strict=True) for model in pair]
-    discover(Branching(), (torch.rand(5, 3),), vouch="*")  # torch loads parts of itself
+    x = torch.rand(5, 3)
+    discover(Branching(), (x,), vouch="*")  # torch loads parts of itself
     before = state()
     with ThreadPoolExecutor(8) as pool:
-        specs = list(pool.map(lambda model: discover(model, (torch.rand(5, 3),), vouch="*"), models))
+        specs = list(pool.map(lambda model: discover(model, (x,), vouch="*"), models))
     assert [len(spec) for spec in specs] == [number for k in range(2, 10) for number in (k, 0)]
     assert [bool(spec.recorded) for spec in specs] == [isinstance(model, Branching) for model in models]
     assert state() == before
+
+
+def test_threads_that_certify_have_one_verdict_and_leave_the_generators_as_they_were() -> None:
+    model, x = Drawing(), torch.rand(5, 3)
+    spec = discover(model, (x,), vouch="*")
+    assert len(spec) == 4
+    alone, before = spec.certify(model, (x,)), generators()
+    assert alone.holds
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: spec.certify(model, (x,)), range(8)))
+    assert generators() == before
+    assert found == [alone] * 8
+
+
+def test_threads_that_measure_eps_find_what_one_does() -> None:
+    model, x = nn.Sequential(Drawing(), nn.RMSNorm(2), nn.Linear(2, 2)), torch.rand(5, 3)
+    spec = discover(model, (x,), vouch="*")
+    assert spec.approximate
+    before, element = generators(), spec.random(spread=0.1)
+
+    def measured(_: int) -> float:
+        felt = felt_by(spec, model, None)
+        assert felt is not None
+        return felt.change(element)
+
+    alone = measured(0)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(measured, range(16)))
+    assert generators() == before
+    assert found == [alone] * 16
 
 
 @pytest.mark.slow
@@ -68,6 +123,7 @@ def test_a_model_in_eight_threads_is_left_as_it_is() -> None:
 
 def test_a_model_that_another_thread_trains_meanwhile_is_not_disturbed() -> None:
     model, x, done = nn.Sequential(nn.Linear(3, 4), nn.ReLU()), torch.rand(5, 3), threading.Event()
+    weights = [one.detach().clone() for one in model.parameters()]
     failures: list[BaseException] = []
 
     def train() -> None:
@@ -77,15 +133,20 @@ def test_a_model_that_another_thread_trains_meanwhile_is_not_disturbed() -> None
             except BaseException as failure:
                 failures.append(failure)
 
+    found = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    before = generators()
     other = threading.Thread(target=train)
     other.start()
     try:
-        spec = discover(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), (x,))
+        spec = discover(found, (x,))
+        assert spec.certify(found, (x,)).holds
     finally:
         done.set()
         other.join()
     assert not failures
     assert len(spec) == 4
+    assert generators() == before
+    assert all(map(torch.equal, model.parameters(), weights))
 
 
 def test_another_thread_may_make_tuples_meanwhile() -> None:

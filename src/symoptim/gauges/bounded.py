@@ -1,6 +1,8 @@
-"""Elements held back where the eps of normalizations is felt, so that outputs stay what they were."""
+"""Rescalings left out where the eps of normalizations is felt, so that outputs stay what they were."""
 
 import math
+from collections.abc import Iterator
+from itertools import count, takewhile
 from typing import Any
 
 import torch
@@ -11,8 +13,8 @@ from symoptim.symmetry.felt import Felt, felt_by
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.state import require_tolerance
 
-MEASUREMENTS = 40
-"""Elements that are tried at most; each is a call of a copy of the model."""
+MEASUREMENTS = 48
+"""Elements that are tried at most; each is a call of one copy of the model."""
 
 
 @torch.no_grad()
@@ -21,8 +23,8 @@ def bounded_element(
 ) -> Tensor:
     """An element, without those of its generators that eps forbids to move so far.
 
-    Outputs are measured on copies. If they change by more than the tolerance, generators are added to the
-    identity in order of how much eps is felt along them, as long as outputs change by less.
+    Outputs are measured on a copy. If they change by more than the tolerance, generators along which eps is
+    felt most are left out, as many as it takes, and added again one by one as long as outputs change by less.
 
     Args:
         spec: the group.
@@ -53,20 +55,31 @@ def bounded_element(
     felt_too_much = f"eps is felt: outputs would change by {change:.1e}, and {tolerance:.1e} is accepted"
     if held == len(moving):
         raise SymmetryError(
-            f"{felt_too_much}; no generator could move as far as it should, and nothing was changed: give "
+            f"{felt_too_much}; no rescaling could be applied, and nothing was changed: give "
             "other inputs=, or accept more with tolerance= (math.inf for any change)"
         )
     warn_user(
-        f"{felt_too_much}; {held} of {len(moving)} generators were held back, so that the result depends on "
-        "how the model was scaled before (tolerance=math.inf moves them all)",
+        f"{felt_too_much}; {held} of {len(moving)} rescalings were not applied, so that the result depends "
+        "on how the model was scaled before (tolerance=math.inf applies them all)",
         EpsWarning,
     )
     return kept
 
 
 def _kept(felt: Felt, element: Tensor, order: Tensor, tolerance: float) -> Tensor:
-    """The identity, with generators added part by part: a part that is felt is tried again in halves."""
+    """The element, without as many of the last generators in order as it takes, and then without fewer.
+
+    Parts of what was left out are added again: one that is felt is tried again in halves.
+    """
     kept, waiting = torch.zeros_like(element), [*reversed(order.chunk(2))]
+    for left_out in _powers_of_four(len(order)):
+        trial = element.clone()
+        trial[order[-left_out:]] = 0
+        if felt.change(trial) <= tolerance:
+            kept = trial
+            # Together they are felt: that is why so many are left out.
+            waiting = [*reversed(order[-left_out:].chunk(2))] if left_out > 1 else []
+            break
     while waiting and felt.measured < MEASUREMENTS:
         part = waiting.pop()
         trial = kept.clone()
@@ -76,3 +89,12 @@ def _kept(felt: Felt, element: Tensor, order: Tensor, tolerance: float) -> Tenso
         elif len(part) > 1:
             waiting += reversed(part.chunk(2))
     return kept
+
+
+def _powers_of_four(limit: int) -> Iterator[int]:
+    """1, 4, 16 and so on, below a limit.
+
+    >>> list(_powers_of_four(64))
+    [1, 4, 16]
+    """
+    return takewhile(lambda power: power < limit, (4**number for number in count()))

@@ -26,7 +26,7 @@ from symoptim.optim.checks import (
     require_named_alike,
     require_no_model,
 )
-from symoptim.optim.clip import Clipping
+from symoptim.optim.clip import Clipping, gradients_of, shorten
 from symoptim.optim.fused import FusedSteps
 from symoptim.optim.fusible import require_kernels
 from symoptim.optim.layout import write
@@ -37,6 +37,9 @@ from symoptim.optim.told import told
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions
+
+Batch = tuple[list[Job], Update, StepOptions, Group]
+"""What :func:`.apply.apply` takes."""
 
 
 class GeometricSGD(Clipping):
@@ -162,20 +165,21 @@ class GeometricSGD(Clipping):
         with torch.set_grad_enabled(self.defaults["differentiable"]):
             fused = self._current_fused()
             metric, scaling = self._metric(fused), scaling_of(self)
-            self._clip()
+            share = self._share()
             left = self._prepared(fused.left, metric, scaling)
+            if share is not None:  # only now: a step that is refused leaves gradients as they were
+                self._shorten(left, share)
             fused.step(scaling)
             if left and not (scaling and bool(scaling.found_inf)):
                 for batch in left:
                     apply(*batch)
         return loss
 
-    def _clip(self) -> None:
-        """Clip, once all else was accepted: a step that is refused leaves gradients as they were."""
-        if self.max_norm is not None:
-            for group in self.param_groups:
-                numbers_of(group)  # raises where a rate was set that is none
-            super()._clip()
+    def _shorten(self, left: list[Batch], share: Tensor) -> None:
+        """Clip gradients, and what steps have as copies of them."""
+        shorten(gradients_of(self), share)
+        jobs = [job for batch, *_ in left for job in batch]
+        shorten(((p, g) for p, g, *_ in jobs if g is not p.grad), share)
 
     def _current_fused(self) -> FusedSteps:
         """What kernels step, as things are now."""
@@ -205,11 +209,9 @@ class GeometricSGD(Clipping):
     def _metric(self, fused: FusedSteps) -> Factors:  # noqa: ARG002 - for metrics to look at
         return {}  # factors that gradients are multiplied by before their update, by parameter
 
-    def _prepared(
-        self, left: list[list[Tensor]], metric: Factors, scaling: Scaling | None
-    ) -> list[tuple[list[Job], Update, StepOptions, Group]]:
+    def _prepared(self, left: list[list[Tensor]], metric: Factors, scaling: Scaling | None) -> list[Batch]:
         """All that the pure steps of parameters need that no kernel takes; nothing is changed yet."""
-        batches: list[tuple[list[Job], Update, StepOptions, Group]] = []
+        batches: list[Batch] = []
         written = storages_of(chain.from_iterable(g["params"] for g in self.param_groups if any(left)))
         for group, parameters in zip(self.param_groups, left, strict=True):
             numbers_of(group)  # raises where an option was set that is no number

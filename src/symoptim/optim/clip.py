@@ -54,10 +54,6 @@ class Clipping(Optimizer):
             )
         self.max_norm = max_norm
 
-    def _clip(self) -> None:
-        if self.max_norm is not None:
-            clip_invariant_norm_(self, self.max_norm)
-
     def _share(self) -> Tensor | None:
         """What clipping would multiply gradients by, if it is asked for; nothing is written."""
         return None if self.max_norm is None else _length_and_share(self, self.max_norm)[1]

@@ -93,7 +93,7 @@ def warn_of_hidden_classifier(model: nn.Module, routed: list[Routed]) -> None:
                 warn_user(
                     f"'{one.names[0]}' was registered last and is taken for the classifier ('columns'), but "
                     f"{why}. If this is a part of a network, such as a stage of a pipeline, take roles from "
-                    "the whole: param_groups(whole, only=stage). Else say what it is: "
+                    "the whole: param_groups(whole, only=stage). Else set its role: "
                     f"overrides={{'{module}': 'columns'}}, or 'rows'",
                     GeometryWarning,
                 )
@@ -107,7 +107,7 @@ def _looks_hidden(model: nn.Module, one: Routed) -> str:
         place = [name for name, _ in parent.named_children()].index(path.rpartition(".")[2])
         behind = [module for module in list(parent)[place + 1 :] if not isinstance(module, NO_ENDS)]
         if behind and HIDDEN_ENDS.search(type(behind[-1]).__name__):
-            return f"{type(behind[-1]).__name__} comes last, which stands behind hidden layers"
+            return f"{type(behind[-1]).__name__} comes last, which follows hidden layers"
     shape = one.parameter.shape
     if any(isinstance(module, fx.GraphModule) for module in model.modules()) and shape[0] == shape[1]:
         return "it is square, and the model was split or traced"

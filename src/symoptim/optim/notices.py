@@ -91,18 +91,20 @@ def _warn_of_mode(name: str, module: nn.Module) -> None:
 
 
 def _warn_of_new(names: list[str]) -> None:
+    was, has, is_ = ("was", "has", "is") if len(names) == 1 else ("were", "have", "are")
     warn_user(
-        f"{first_few(names)}: put into the model after the optimizer was made, with gradients now, and in "
-        "none of its groups: not trained. Find the symmetries of the model as it is now, and make the "
-        "optimizer anew",
+        f"{first_few(names)}: {was} added to the model after the optimizer was created and now {has} "
+        f"gradients, but {is_} in none of its groups: not trained. Find the symmetries of the model as it is "
+        "now, and make the optimizer anew",
         UngroupedWarning,
     )
 
 
 def _warn_of_thawed(names: list[str]) -> None:
+    was, has, is_ = ("was", "has", "is") if len(names) == 1 else ("were", "have", "are")
     warn_user(
-        f"{first_few(names)}: frozen when the optimizer was made, with gradients now, and in none of its "
-        "groups: not trained. Add them: optimizer.add_param_group({'params': ...})",
+        f"{first_few(names)}: {was} frozen when the optimizer was created and now {has} gradients, but {is_} "
+        "in none of its groups: not trained. Add them: optimizer.add_param_group({'params': ...})",
         UngroupedWarning,
     )
 

@@ -26,7 +26,7 @@ from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.failures import by_name, described
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of
-from symoptim.symmetry.trials import Outputs, Trials, powers_of_two
+from symoptim.symmetry.trials import Outputs, Trials, powers_of_two, ran_out_of_memory
 
 PASSING = 1e-8
 """Errors below count as rounding: deep networks magnify that of float64."""
@@ -107,7 +107,7 @@ class Certificate:
         verdict = "holds" if self.holds else "DOES NOT HOLD"
         if self.holds and not self.exact and self.approximate:
             verdict = "holds up to eps"
-        without = " where eps is not felt" if self.approximate else ""
+        without = " with eps removed" if self.approximate else ""
         said = [f"{verdict}: outputs of rescaled copies differ by {self.output_error:.1e}{without}{charge}"]
         if self.evaluation_error >= self.passing > self.output_error:
             said.append(
@@ -185,6 +185,8 @@ def certify(
         except SymmetryError as failure:
             return _not_tried(spec, str(failure))
         except Exception as failure:  # of the model: on copies, in float64, or on these inputs
+            if ran_out_of_memory(failure):
+                raise
             failed = failed or described(failure)
         else:
             if failed:

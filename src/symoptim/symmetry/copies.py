@@ -64,6 +64,11 @@ def copied(model: nn.Module, *, wide: bool) -> nn.Module:
     return other.double() if wide else other
 
 
+def keeps_closures(model: nn.Module) -> bool:
+    """Whether attributes of a model's modules lead to functions with tensors in their closures."""
+    return any(isinstance(one, types.FunctionType) for one in _reachable(model))
+
+
 def _reachable(model: nn.Module) -> Iterator[Any]:
     """Tensors, and functions with tensors in their closures, that attributes of a model's modules lead to."""
     waiting: list[Any] = [model]

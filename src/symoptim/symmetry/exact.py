@@ -40,9 +40,14 @@ class Trial:
         wide: bool = True,
         ignored: Collection[float] = (),
         watched: Mapping[str, Tensor],
+        own: nn.Module | None = None,
     ) -> None:
-        """Make the copy, in float64 if it is to be ``wide``; ``watched`` are the model's own, by name."""
-        self.model, self.wide, self.ignored = copied(model, wide=wide), wide, ignored
+        """Make the copy, in float64 if it is to be ``wide``, or take ``own``.
+
+        ``watched`` are the model's own tensors, by name.
+        """
+        self.model = copied(model, wide=wide) if own is None else own
+        self.wide, self.ignored = wide, ignored
         self.narrow = wide and any(one.dtype in WIDER for one in model_tensors(model).values())
         self.shared: set[str] = set()
         self.memory = {
@@ -89,7 +94,10 @@ def dense(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def same_randomness() -> Generator[None]:
-    """Seed the generators of Python, numpy and torch with a fixed number, and bring their states back."""
+    """Seed the generators of Python, numpy and torch with a fixed number, and bring their states back.
+
+    One thread at a time, for all share these generators.
+    """
     with seeds_restored():
         set_seeds(0)
         yield

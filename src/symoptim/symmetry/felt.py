@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import product
 from typing import Any, cast
 
@@ -16,8 +15,9 @@ from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import calls_of
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.failures import described
+from symoptim.symmetry.reused import Reused
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.trials import Outputs, Trials
+from symoptim.symmetry.trials import Outputs, Trials, ran_out_of_memory
 
 
 def require_unfelt(
@@ -57,8 +57,8 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
     calls = [(positional, named or {}) for positional, named in given]
     if not calls:
         warn_user(
-            "these symmetries hold up to an eps, and whether it is felt was not checked, for there is no "
-            "input: give inputs=",
+            "the effect of eps on the outputs was not measured, because there is no example input: give "
+            "inputs=, or accept any change with tolerance=math.inf",
             EpsWarning,
         )
         return None
@@ -66,7 +66,9 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
     devices = {tensor.device for tensor in spec.require_model(model).values()}
     if any(device.type == "meta" for device in devices):
         warn_user(
-            "whether an eps is felt was not checked, for the model has no values (meta device)", EpsWarning
+            "the effect of eps on the outputs was not measured, because the model has no values (meta "
+            "device): act on a copy that has some, or accept any change with tolerance=math.inf",
+            EpsWarning,
         )
         return None
     reason = ""
@@ -76,9 +78,12 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
             visible = [_moved_to(devices, (arguments, named)) for _, arguments, named in opened]
             return Felt(spec, opened[0][0], visible, wide=wide)
         except Exception as failure:  # of the model: on copies, in float64, or on these inputs
+            if ran_out_of_memory(failure):
+                raise
             reason = reason or described(failure)
     warn_user(
-        f"whether an eps is felt was not checked, for the model cannot be called ({reason}): give inputs=",
+        f"the effect of eps on the outputs was not measured, because the model cannot be called ({reason}): "
+        "give inputs=, or accept any change with tolerance=math.inf",
         EpsWarning,
     )
     return None
@@ -108,12 +113,21 @@ class Felt:
         """Call the model as it is."""
         self.spec, self.calls, self.measured = spec, list(calls), 0
         self.before: list[tuple[Trials, list[Outputs]]] = []
-        self._add(Trials(spec, model, wide=wide, modes=spec.modes))
+        reused = Reused(model, wide=wide)
+        self._add(Trials(spec, model, wide=wide, modes=spec.modes, reused=reused))
         if any(spec.modes.values()) and self._moves_buffers(model):
             named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
             evaluation = {name: False for name, _ in named}
-            with suppress(Exception):  # a mode that the model may never have been in
-                self._add(Trials(spec, model, wide=wide, modes=evaluation))
+            try:
+                self._add(Trials(spec, model, wide=wide, modes=evaluation, reused=reused))
+            except Exception as failure:  # it may be a mode the model has never been in: that is said
+                if ran_out_of_memory(failure):
+                    raise
+                warn_user(
+                    "the effect of eps on the outputs in evaluation mode was not measured, because the model "
+                    f"cannot be called in it ({described(failure)}); in training mode it was",
+                    EpsWarning,
+                )
 
     def _add(self, trials: Trials) -> None:
         self.before.append((trials, [trials.outputs(call, calls=1) for call in self.calls]))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from symoptim.symmetry.memory import address, foreign, shares
+from symoptim.symmetry.quiet import TRACING
 from symoptim.symmetry.tensors import model_tensors
 
 
@@ -129,13 +130,18 @@ def _forked() -> AbstractContextManager[None]:
 
 @contextmanager
 def seeds_restored() -> Generator[None]:
-    """Bring back the random generators of Python, numpy and torch."""
-    numpy: Any = sys.modules.get("numpy")
-    python, numbers = random.getstate(), numpy.random.get_state() if numpy is not None else None
-    try:
-        with _forked():
-            yield
-    finally:
-        random.setstate(python)
-        if numpy is not None:
-            numpy.random.set_state(numbers)
+    """Bring back the random generators of Python, numpy and torch; one thread at a time.
+
+    All threads share these generators. A second thread would bring back what the first has set, and draw from
+    its numbers.
+    """
+    with TRACING:
+        numpy: Any = sys.modules.get("numpy")
+        python, numbers = random.getstate(), numpy.random.get_state() if numpy is not None else None
+        try:
+            with _forked():
+                yield
+        finally:
+            random.setstate(python)
+            if numpy is not None:
+                numpy.random.set_state(numbers)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 TRACING = threading.RLock()
-"""Held while a model is traced or recorded."""
+"""Held while a model is traced or recorded, and while random seeds are set."""
 
 
 class _Silence(logging.Filter):

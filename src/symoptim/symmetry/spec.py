@@ -186,7 +186,7 @@ class SymmetrySpec:
         """Act with an element on a model, in place; its outputs stay what they were.
 
         Products are taken in float64 and rounded once; entries too small for their precision become zero.
-        Where normalizations have an eps (``approximate``), the change of outputs is measured on copies
+        Where normalizations have an eps (``approximate``), the change of outputs is measured on a copy
         before the model is changed.
 
         Args:
@@ -214,7 +214,7 @@ class SymmetrySpec:
         True
         """
         there = self.require_model(model)
-        log_scales = self.log_scales(element)
+        log_terms = self.log_terms(element)
         if optimizer is not None:
             require_movable(optimizer, model)
         require_tolerance(tolerance)
@@ -222,7 +222,7 @@ class SymmetrySpec:
             from symoptim.symmetry.felt import require_unfelt  # it is about this class
 
             require_unfelt(self, model, element, inputs, tolerance)
-        for tensor, new in rescaled(there, log_scales, optimizer):
+        for tensor, new in rescaled(there, log_terms, optimizer):
             tensor.copy_(new)
         return model
 

@@ -120,7 +120,9 @@ def require_ties(there: Mapping[str, Tensor], names: Iterable[str], aliases: Map
 
 @torch.no_grad()
 def rescaled(
-    tensors: Mapping[str, Tensor], log_scales: Mapping[str, Tensor], optimizer: Optimizer | None = None
+    tensors: Mapping[str, Tensor],
+    log_terms: Mapping[str, list[Tensor]],
+    optimizer: Optimizer | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
     """What a model's tensors and the state of its parameters become; nothing is written.
 
@@ -128,7 +130,7 @@ def rescaled(
 
     Args:
         tensors: the model's, by name.
-        log_scales: of their entries, by name.
+        log_terms: log-scales of their entries, which add up, by name.
         optimizer: whose state is wanted, too.
 
     Returns:
@@ -138,10 +140,11 @@ def rescaled(
         SymmetryError: a finite entry would not be finite.
     """
     found: list[tuple[Tensor, Tensor]] = []
-    for name, log_scale in log_scales.items():
+    for name, terms in log_terms.items():
         tensor = tensors[name]
         if tensor.device.type == "meta":  # it has no values
             continue
+        log_scale = sum(terms[1:], terms[0])  # as large as the tensor: of one after the other
         state = dict[str, Any]() if optimizer is None else optimizer.state.get(tensor, {})
         moved: dict[str, Tensor] = {}
         for key, exponent in _exponents(optimizer, state).items():

@@ -73,7 +73,7 @@ def trace(
         if any(id(tensor) not in before for tensor in plain_tensors(model)):
             raise NotExportable("the model keeps tensors in attributes that are no buffers")
         if compare and not does_the_same(program, fresh, inputs, keywords or {}):
-            raise NotExportable("the exported program computes something else than the model")
+            raise NotExportable("the exported program fails, or computes something else than the model")
     return graph
 
 

@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_map
 from symoptim.errors import SymmetryError
 from symoptim.symmetry.exact import Arguments, Trial, dense, difference
 from symoptim.symmetry.failures import described
+from symoptim.symmetry.reused import Reused, act
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import model_tensors, on_cpu
 
@@ -35,17 +36,24 @@ class Change(NamedTuple):
 class Trials:
     """Trials of a group on a model, in float64 (``wide``) or in the model's own precision.
 
-    The copies are in the mode of the model, or in that of ``modes``.
+    The copies are in the mode of the model, or in that of ``modes``. Each trial has one of its own, or all
+    have the one that is to be ``reused``, one after the other.
     """
 
     def __init__(
-        self, spec: SymmetrySpec, model: nn.Module, *, wide: bool, modes: Mapping[str, bool] | None = None
+        self,
+        spec: SymmetrySpec,
+        model: nn.Module,
+        *,
+        wide: bool,
+        modes: Mapping[str, bool] | None = None,
+        reused: Reused | None = None,
     ) -> None:
         """Note which tensors move."""
-        self.spec, self.model, self.wide, self.modes = spec, model, wide, modes
+        self.spec, self.model, self.wide, self.modes, self.reused = spec, model, wide, modes, reused
         there = spec.require_model(model)
-        scales = spec.log_scales(spec.random()).items()
-        self.moved = {name: there[name] for name, log_scale in scales if bool(log_scale.any())}
+        scales = spec.log_terms(spec.random()).items()
+        self.moved = {name: there[name] for name, terms in scales if any(bool(one.any()) for one in terms)}
         self.training = any(module.training for module in model.modules())
         self.notes: dict[str, None] = {}
 
@@ -59,10 +67,13 @@ class Trials:
 
     def trial(self, element: Tensor | None = None, *, ignored: Collection[float] = ()) -> Trial:
         """A copy, acted on with an element."""
-        trial = Trial(self.model, wide=self.wide, ignored=ignored, watched=self.moved)
+        own = None if self.reused is None else self.reused.fresh()
+        trial = Trial(self.model, wide=self.wide, ignored=ignored, watched=self.moved, own=own)
         for name, mode in (self.modes or {}).items():
             trial.model.get_submodule(name).train(mode)
-        if element is not None:
+        if element is not None and self.wide and own is not None:
+            act(self.spec, trial.model, element)
+        elif element is not None:
             self.spec.rescale_(trial.model, element, tolerance=math.inf)
         return trial
 
@@ -112,7 +123,9 @@ class Trials:
             after = self._outputs(trial, arguments, calls)
         except SymmetryError:
             raise
-        except Exception as failure:  # whatever it is, the copies differ
+        except Exception as failure:  # whatever else it is, the copies differ
+            if ran_out_of_memory(failure):
+                raise
             self.notes[f"a rescaled copy cannot be called ({described(failure)})"] = None
             return Change(math.inf, 0.0)
         known = min(len(before.evaluated), len(after.evaluated))
@@ -152,10 +165,22 @@ class Trials:
                     loss = _random_loss(trial.returned(_with_gradients(trial.given(arguments))))
                     if loss is not None:
                         cast("Any", loss).backward()
-            except RuntimeError:  # it writes to what the backward pass needs, or an operation has none
+            except RuntimeError as failure:  # it writes to what the backward pass needs, or there is none
+                if ran_out_of_memory(failure):
+                    raise
                 return None
         gradients = ((name, leaf, leaf.grad) for name, leaf in leaves.items())
         return {name: _product(leaf, grad) for name, leaf, grad in gradients if grad is not None}
+
+
+def ran_out_of_memory(failure: Exception) -> bool:
+    """Whether a failure says nothing about the model, but about the machine: there is not enough memory.
+
+    >>> ran_out_of_memory(MemoryError()), ran_out_of_memory(RuntimeError("shapes cannot be multiplied"))
+    (True, False)
+    """
+    kinds: tuple[Any, ...] = MemoryError, torch.cuda.OutOfMemoryError
+    return isinstance(failure, kinds) or "DefaultCPUAllocator" in str(failure)
 
 
 def _product(leaf: Tensor, gradient: Tensor) -> Tensor:
