@@ -10,7 +10,7 @@ All arguments are ``(*batch, o, i)`` for rows; other filters differ only in ``ov
 import torch
 from torch import Tensor
 
-from symoptim.geometry.filters import ROWS, Axes, has_unit_norm, inner, norm
+from symoptim.geometry.filters import ROWS, Axes, has_unit_norm, inner, norm, update_dtype
 
 
 def project_to_tangent(w: Tensor, v: Tensor, over: Axes = ROWS) -> Tensor:
@@ -48,12 +48,15 @@ def normalize_once(w: Tensor, over: Axes = ROWS) -> Tensor:
     >>> torch.equal(normalize_once(w), w), normalize_once(5 * w)
     (True, tensor([[0.6000, 0.8000]]))
 
+    What it returns is in the precision of updates; unit norm is meant to the precision of ``w`` itself, for
+    filters in bfloat16 that were normalized, and rounded, are not to be normalized again.
+
     Derivatives are those of :func:`normalize`, of filters of unit norm too.
     """
-    normalized = normalize(w, over)
-    kept = w
+    kept = w.to(update_dtype(w.dtype))
+    normalized = normalize(kept, over)
     if torch.is_grad_enabled() and w.requires_grad:
-        kept = w.detach() + (normalized - normalized.detach())  # the same value, its derivative
+        kept = kept.detach() + (normalized - normalized.detach())  # the same value, its derivative
     return torch.where(has_unit_norm(w, over), kept, normalized)
 
 
