@@ -1,6 +1,7 @@
 """Clipping by a length that no rescaling changes."""
 
 import copy
+import math
 from collections.abc import Callable
 
 import pytest
@@ -101,7 +102,7 @@ def test_a_trainer_that_does_not_clip_is_not_warned_of(trainer: type) -> None:
 
 def test_at_unit_norm_a_trainer_may_clip() -> None:
     model, x, _ = a_network()
-    optimizer = UnitNormSGD(param_groups(balance_(model)), lr=0.03)
+    optimizer = UnitNormSGD(param_groups(balance_(model, tolerance=math.inf)), lr=0.03)
     model(*x).square().mean().backward()
     WITH_CLIPPING["transformers"]().train(optimizer.step)
 
@@ -131,7 +132,7 @@ def test_clipping_to_nothing_where_there_is_nothing_leaves_zeros() -> None:
 def test_unit_norm_is_clipped_as_torch_does_it() -> None:
     curves: list[Tensor] = []
     for within in (True, False):
-        model = balance_(a_network()[0])
+        model = balance_(a_network()[0], tolerance=math.inf)
         optimizer = UnitNormSGD(param_groups(model), lr=0.03, max_norm=0.1 if within else None)
         clip = (
             (lambda _: None) if within else lambda _, m=model: nn.utils.clip_grad_norm_(m.parameters(), 0.1)

@@ -84,7 +84,10 @@ def test_without_symmetries_it_says_what_it_changes_and_by_how_much() -> None:
 def test_the_user_may_say_that_the_change_is_meant_or_must_not_be() -> None:
     model, x, _ = a_case("attention")
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(OptionError, match=r"normalize=False, and rows are not of unit norm"):
+    ways = (
+        r"leave normalize out and give .*param_groups\(model, example_inputs=.*balance_\(model, spec=spec\)"
+    )
+    with pytest.raises(OptionError, match=r"normalize=False, and rows are not of unit norm.*" + ways):
         UnitNormSGD(param_groups(model), normalize=False)
     with pytest.raises(OptionError, match=r"normalize=False, and rows are not of unit norm"):
         UnitNormSGD(param_groups(model, example_inputs=(x,)), normalize=False)
@@ -123,7 +126,7 @@ def test_rows_that_were_frozen_are_warned_of_before_they_are_stepped() -> None:
     model, x = perceptron(), torch.rand(6, 3)
     model[0].weight.requires_grad_(False)
     with torch.no_grad():
-        symoptim.balance_(model)
+        symoptim.balance_(model, tolerance=math.inf)
         model[0].weight.mul_(3)
     optimizer = UnitNormSGD(param_groups(model), lr=0.1)
     model(x).sum().backward()
@@ -142,7 +145,7 @@ def test_rows_that_were_frozen_are_warned_of_before_they_are_stepped() -> None:
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("fused", [None, False])
 def test_weights_loaded_after_it_was_made_are_warned_of(fused: bool | None, known: bool) -> None:
-    model, x = symoptim.balance_(perceptron()), torch.rand(6, 3)
+    model, x = symoptim.balance_(perceptron(), tolerance=math.inf), torch.rand(6, 3)
     groups = param_groups(model, example_inputs=(x,)) if known else param_groups(model)
     optimizer = UnitNormSGD(groups, lr=1e-9, fused=fused)
     refusing = UnitNormSGD(groups, lr=1e-9, fused=fused, normalize=False)
@@ -160,9 +163,9 @@ def test_weights_loaded_after_it_was_made_are_warned_of(fused: bool | None, know
 
 
 def test_weights_of_unit_norm_may_be_loaded_after_it_was_made() -> None:
-    model, x = symoptim.balance_(perceptron()), torch.rand(6, 3)
+    model, x = symoptim.balance_(perceptron(), tolerance=math.inf), torch.rand(6, 3)
     optimizer = UnitNormSGD(param_groups(model), lr=1e-9)
-    model.load_state_dict(symoptim.balance_(perceptron()).state_dict())
+    model.load_state_dict(symoptim.balance_(perceptron(), tolerance=math.inf).state_dict())
     model(x).sum().backward()
     optimizer.step()  # no warning, which would be an error here
 
