@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import symoptim
 from symmetry.test_unit_rows import CASES, perceptron, unbalanced
 from symoptim import UnitNormSGD, param_groups
-from symoptim.errors import GeometryWarning, OptionError, SymmetryError
+from symoptim.errors import EpsWarning, GeometryWarning, OptionError, SymmetryError
 
 
 def a_case(name: str) -> tuple[nn.Module, Tensor, set[str]]:
@@ -252,6 +252,22 @@ def test_where_eps_is_felt_the_refusal_has_a_way_out() -> None:
     weight = model[0].weight.detach().clone()
     assert names_of(UnitNormSGD(groups), "rows") == {"0.weight"}
     assert torch.equal(model[0].weight, weight)
+
+
+def test_symmetries_from_text_are_measured_on_the_example_that_groups_are_given() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, eps=1e-3), nn.ReLU(), nn.Linear(4, 2))
+    x = 0.1 * torch.randn(32, 3)
+    spec = symoptim.SymmetrySpec.from_json(symoptim.discover(model, (x,)).to_json())
+    groups = param_groups(model, spec=spec)
+    with pytest.raises(EpsWarning, match=r"param_groups\(model, spec=spec, example_inputs=\(x,\)\)"):
+        UnitNormSGD(groups)
+    for given in ({"example_inputs": (100 * x,)}, {"example_inputs": (), "keywords": {"input": 100 * x}}):
+        UnitNormSGD(param_groups(copy.deepcopy(model), spec=spec, **given))  # nothing is left to be said
+    with torch.no_grad():
+        model[0].weight.mul_(100)
+    with pytest.raises(SymmetryError, match="outputs would change by"):
+        UnitNormSGD(param_groups(model, spec=spec, example_inputs=(x,)))
 
 
 @pytest.mark.parametrize("added", [{}, {"geometry": "plain"}, {"geometry": "rows", "normalize": True}])

@@ -1,12 +1,13 @@
 """How ``UnitNormSGD`` begins: which rows get unit norm, and which rescaling keeps outputs what they were."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import OptionError, SymmetryError, first_few
+from symoptim.errors import EpsWarning, OptionError, SymmetryError, first_few, warn_user
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
 from symoptim.geometry.unit_norm import NOTED, change_of_norms
@@ -14,6 +15,7 @@ from symoptim.modules import unwrapped
 from symoptim.optim.checks import Group, labeled, zero_redundancy_optimizer
 from symoptim.routing import axes_of
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.state import TOLERANCE
 from symoptim.symmetry.unit_rows import GaugeRows, gauge_rows, unit_norm_element
 
 
@@ -33,8 +35,18 @@ class GaugeStart(NamedTuple):
         """Give the rows unit norm; an error, with nothing changed, if outputs would change."""
         if not bool(self.element.any()):
             return
+        tolerance = TOLERANCE
+        if self.spec.approximate and not self.spec.examples:
+            tolerance = math.inf
+            warn_user(
+                "these symmetries hold up to an eps, and whether it is felt where UnitNormSGD gives rows "
+                "unit norm was not checked, for there is no input: give one to groups, as in "
+                "param_groups(model, spec=spec, example_inputs=(x,)), or example_inputs=(), "
+                "keywords=dict(batch)",
+                EpsWarning,
+            )
         try:
-            self.spec.rescale_(unwrapped(self.model), self.element)
+            self.spec.rescale_(unwrapped(self.model), self.element, tolerance=tolerance)
         except SymmetryError as failure:
             raise SymmetryError(
                 f"UnitNormSGD cannot begin: {failure}. Both are options of symoptim.balance_: to accept "
