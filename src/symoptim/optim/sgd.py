@@ -257,8 +257,9 @@ class UnitNormSGD(GeometricSGD):
             return
         names, largest = list(changed), float(f"{max(changed.values()):.3g}")
         way_out = (
-            "Give groups of symoptim.param_groups(model, example_inputs=...), with which outputs stay what "
-            "they are, or normalize=True if the change is meant"
+            "Give groups of symoptim.param_groups(model, example_inputs=(x,)), or of param_groups(model, "
+            "example_inputs=(), keywords=dict(batch)) for a model called as model(**batch): with these "
+            "outputs stay what they are. Or give normalize=True if the change is meant"
         )
         if changed_since:
             way_out = (
