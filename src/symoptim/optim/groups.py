@@ -106,7 +106,8 @@ def param_groups(
         inputs: more calls, and
         vouch: modules that take no other paths, as :func:`symoptim.discover` has them.
         overrides: geometry by name of a module (for all weights under it with two axes or more) or of a
-            single parameter, or a :class:`symoptim.Role` to give the axis too; the longest name wins.
+            single parameter, or of a pattern of such names (``"*.lora_B.*"``), or a :class:`symoptim.Role` to
+            give the axis too; the longest name wins, then the longest pattern.
         only: a part of the network: groups have its parameters alone, with the roles they have in the
             whole. They are the network's own, or others of the same names (a copy from which layers were
             taken away, say, whether or not the network itself has any memory).
