@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 import symoptim
-from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, invariant
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.geometry.unit_norm import normalize
 from symoptim.optim.base import GeometricSGD
@@ -247,6 +247,17 @@ def test_meta_gradients_are_those_of_finite_differences(scale: float, momentum: 
     unit = normalize(torch.randn(2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
     start = (scale * unit).requires_grad_()
     assert torch.autograd.gradcheck(lambda w: stepped_differentiably(w, momentum).square().cumsum(1), start)
+
+
+@pytest.mark.parametrize("make", [ScaledSGD, lambda params: invariant(torch.optim.AdamW, params)])
+def test_zero_filters_are_warned_of_once_for_a_group(make: Callable[..., Optimizer]) -> None:
+    weights = [(f"w{number}", nn.Parameter(torch.eye(2) * (number == 0))) for number in range(40)]
+    weights[0][1].data[1] = 0
+    with pytest.warns(ZeroFilterWarning) as seen:
+        make(weights)
+    assert len(seen) == 1
+    assert "parameter 'w0' and 39 more of its group have rows without a direction (1;" in str(seen[0].message)
+    assert "'w3', parameter 'w4' and 35 more will not learn at all" in str(seen[0].message)
 
 
 def test_scaled_sgd_warns_of_zero_filters_and_leaves_them_alone() -> None:

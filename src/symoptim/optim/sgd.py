@@ -235,7 +235,7 @@ class UnitNormSGD(GeometricSGD):
         super()._check(group)
         if group["geometry"] != "rows":
             return
-        for name, which in filters_without_direction(group):
+        for name, which, _ in filters_without_direction(group):
             raise ZeroFilterError(
                 f"{name} has rows without a direction ({which}), which cannot be kept at unit norm: "
                 "initialize them, or put the parameter into a 'plain' group"
