@@ -10,6 +10,7 @@ from symoptim.errors import OptionError
 from symoptim.symmetry.spec import SymmetrySpec
 
 MODELS = """
+import collections
 import torch
 from torch import nn
 
@@ -29,6 +30,9 @@ class Named(nn.Module):
 
 def by_name():
     return Named(), {"pixels": torch.rand(5, 3)}
+
+def by_user_dict():
+    return Named(), collections.UserDict(pixels=torch.rand(5, 3))
 
 def tokens():
     return nn.Sequential(nn.Embedding(7, 4), nn.LayerNorm(4), nn.Linear(4, 2))
@@ -86,7 +90,8 @@ def test_the_mode_can_be_chosen(models: Path) -> None:
 def test_inputs_may_be_tokens_or_come_with_the_model(models: Path) -> None:
     assert "rescalings" in run(f"{models}:tokens", "--input", "2,5:7").output
     assert "8 rescalings" in run(f"{models}:with_inputs").output
-    assert "certificate holds" in run(f"{models}:by_name", "--certify").output
+    for factory in ("by_name", "by_user_dict"):
+        assert "certificate holds" in run(f"{models}:{factory}", "--certify").output
 
 
 def test_a_module_is_found_by_name() -> None:

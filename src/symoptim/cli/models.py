@@ -5,7 +5,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
@@ -47,8 +47,8 @@ def load_model(factory: str, inputs: Sequence[str]) -> Call:
         raise OptionError(f"{factory} returns a {kind}; it should make an nn.Module")
     if inputs:
         return Call(made, tuple(map(parse_input, inputs)), {})
-    if isinstance(given, dict):
-        return Call(made, (), cast("dict[str, Any]", given))
+    if isinstance(given, Mapping):  # what tokenizers return is no dict
+        return Call(made, (), dict(cast("Mapping[str, Any]", given)))
     arguments = tuple(cast("Sequence[Any]", given)) if isinstance(given, tuple | list) else (given,)
     if not arguments:
         raise OptionError(
