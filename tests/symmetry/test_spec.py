@@ -73,7 +73,7 @@ def test_another_model_is_refused_before_anything_is_changed() -> None:
     with pytest.raises(SymmetryError, match=r"'3.weight' must have shape \(2, 4\), and has shape \(3, 4\)"):
         spec.rescale_(other, spec.random())
     assert_same(other, before)
-    with pytest.raises(SymmetryError, match=r"'0.weight' .* is not there"):
+    with pytest.raises(SymmetryError, match=r"has no parameter or buffer 0\.weight.*discover"):
         spec.rescale_(nn.ReLU(), spec.random())
 
 
@@ -247,6 +247,17 @@ def test_state_of_an_unknown_kind_is_refused_before_anything_is_changed() -> Non
     with pytest.raises(OptionError, match=r"state 'curvature'.*before its optimizer is made"):
         spec.rescale_(model, spec.random(), optimizer=optimizer)
     assert_same(model, before)
+
+
+def test_symmetries_of_a_part_say_so_to_the_whole_and_the_reverse() -> None:
+    model, inputs, spec = a_model()
+    whole = nn.ModuleDict({"head": nn.Linear(2, 2), "net": nn.ModuleList([model])})
+    with pytest.raises(SymmetryError, match=r"on what is its 'net\.0': give .*get_submodule\('net\.0'\)"):
+        spec.require_model(whole)
+    spec.require_model(whole.get_submodule("net.0"))
+    around = nn.Sequential(model, nn.ReLU())
+    with pytest.raises(SymmetryError, match=r"Sequential has no parameter .*that has this one as '0': give"):
+        discover(around, (inputs,)).require_model(model)
 
 
 def test_state_of_filters_in_their_own_coordinates_is_refused() -> None:
