@@ -44,6 +44,10 @@ class Charted(Clipping):
     wrapped_class: ClassVar[type[Optimizer]]
     chart: ClassVar["type[Charted]"]
 
+    @property
+    def _made_by(self) -> str:
+        return "symoptim.invariant(...)"
+
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its geometry is ``"rows"`` unless it says otherwise."""
         group = {"geometry": "rows", "axis": 0, **completed(param_group), "optimizer": type(self).__name__}
