@@ -15,7 +15,7 @@ from symoptim.errors import OptionError, PathWarning, TraceError, first_few, war
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
-from symoptim.symmetry.calls import calls_of, prepared
+from symoptim.symmetry.calls import calls_of, prepared, warn_of_empty
 from symoptim.symmetry.failures import FailingModelError, described, require_plain
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph, has_symbolic_sizes
@@ -88,6 +88,7 @@ def discover(
     positional = arguments_of(example_inputs)
     first = Call(positional, prepared(model, positional, keywords))
     given = [first, *_calls(model, inputs, first)]
+    warn_of_empty(*first)
     visible, calls = _unpacked(model, given)
     require_plain(model)
     with values_restored(model):
