@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from symoptim.errors import GeometryWarning, OptionError, callers, warn_user
 from symoptim.geometry.distributed import gathered, replicated_like
 from symoptim.geometry.filters import update_dtype
+from symoptim.modules import unwrapped_optimizer
 from symoptim.optim.apply import Factors
 from symoptim.optim.checks import check_gradients, zero_redundancy_optimizer
 from symoptim.optim.scaling import scaling_of
@@ -146,8 +147,7 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     >>> clip_invariant_norm_(optimizer, 1.0), w.grad
     (tensor(5.), tensor([[0.2000, 0.0000]]))
     """
-    while not hasattr(optimizer, "scales") and isinstance(getattr(optimizer, "optimizer", None), Optimizer):
-        optimizer = cast("Any", optimizer).optimizer  # Accelerate wraps it
+    optimizer = unwrapped_optimizer(optimizer)
     if not hasattr(optimizer, "scales"):
         raise OptionError(
             f"{type(optimizer).__name__} has no scales to measure gradients by: take an optimizer of "
