@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple, cast, get_args
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList, type_before_parametrizations
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, with_article
 from symoptim.geometry.filters import Axes, filter_axes
 from symoptim.modules import require_module
 
@@ -143,7 +143,7 @@ def routed_in(part: nn.Module, routed: list[Routed]) -> list[Routed]:
             )
         found.append(same._replace(parameter=parameter))
     if not found:
-        raise OptionError(f"only= is a {type(part).__name__} without parameters")
+        raise OptionError(f"only= is {with_article(type(part).__name__)} without parameters")
     return found
 
 

@@ -10,7 +10,6 @@ from symoptim.errors import OptionError
 from symoptim.symmetry.spec import SymmetrySpec
 
 MODELS = """
-import collections
 import torch
 from torch import nn
 
@@ -31,9 +30,6 @@ class Named(nn.Module):
 def by_name():
     return Named(), {"pixels": torch.rand(5, 3)}
 
-def by_user_dict():
-    return Named(), collections.UserDict(pixels=torch.rand(5, 3))
-
 def tokens():
     return nn.Sequential(nn.Embedding(7, 4), nn.LayerNorm(4), nn.Linear(4, 2))
 
@@ -48,6 +44,10 @@ def wide(width, *, depth, bias=True):
 
 def broken():
     return {}["weight"]
+
+def by_user_dict():
+    from collections import UserDict
+    return Named(), UserDict(pixels=torch.rand(5, 3))
 """
 
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_used_is_said(models: Path) -> None:
     assert "there is no 'resnet' in" in refused(f"{models}:resnet", "--input", "1")
     assert "there is no file" in refused("missing.py:mlp", "--input", "1")
     assert "there is no module missing_package" in refused("missing_package:mlp", "--input", "1")
-    assert "is a int; it should be a model, or a function that makes one" in refused(
+    assert "is an int; it should be a model, or a function that makes one" in refused(
         f"{models}:number", "--input", "1"
     )
     assert "returns a str; it should make an nn.Module" in refused(f"{models}:nothing", "--input", "1")

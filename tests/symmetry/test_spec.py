@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -321,6 +322,31 @@ def test_a_group_survives_json(name: str) -> None:
 def test_other_text_is_no_group(text: str) -> None:
     with pytest.raises(OptionError, match="these are no symmetries"):
         SymmetrySpec.from_json(text)
+
+
+def test_what_is_no_text_and_what_is_a_path_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(a_model()[2].to_json())
+    with pytest.raises(OptionError, match=r"spec\.json' is the path of a file: give its text, Path\("):
+        SymmetrySpec.from_json(str(path))
+    for other in (path, {}, None):
+        with pytest.raises(OptionError, match=r"not the text that to_json\(\) wrote, but a.*read_text"):
+            SymmetrySpec.from_json(other)  # pyright: ignore
+    assert len(SymmetrySpec.from_json(path.read_bytes())) == 8  # pyright: ignore
+    with pytest.raises(OptionError, match="these are no symmetries: not JSON"):
+        SymmetrySpec.from_json("x" * 100_000)
+
+
+def test_a_model_where_symmetries_are_asked_for_is_refused() -> None:
+    model, _, spec = a_model()
+    for call in (
+        lambda: symoptim.align(spec, model, model),
+        lambda: symoptim.align(model, spec, model),
+        lambda: symoptim.canonicalize_(spec, model),
+        lambda: symoptim.ConservedQuantities(spec, model),
+    ):
+        with pytest.raises(OptionError, match="got a Sequential: give models first and spec after them"):
+            call()
 
 
 def test_a_group_is_short_in_an_error_message() -> None:

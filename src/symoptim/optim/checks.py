@@ -13,7 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import GradientError, OptionError, ZeroFilterWarning, callers, first_few, warn_user
+from symoptim.errors import (
+    GradientError,
+    OptionError,
+    ZeroFilterWarning,
+    callers,
+    first_few,
+    warn_user,
+    with_article,
+)
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
 from symoptim.optim.layout import require_layout, require_same_layout
@@ -29,6 +37,13 @@ def labeled(group: Group) -> Iterator[tuple[str, Tensor]]:
         yield f"parameter '{names[index]}'" if names else f"parameter {index} of its group", parameter
 
 
+def require_params(group: Group) -> None:
+    """Refuse a group that does not say which parameters are in it."""
+    if "params" not in group:
+        there = f"has {first_few(map(repr, group))}" if group else "is empty"
+        raise OptionError(f"a group has its parameters as 'params', and this one {there}: add 'params'")
+
+
 def completed(group: Group) -> Group:
     """A copy of a group as torch makes it: a list of tensors, and their names apart, if all have one.
 
@@ -36,6 +51,7 @@ def completed(group: Group) -> Group:
     >>> [*completed({"params": w})], completed({"params": [("head.weight", w)]})["param_names"]
     (['params'], ['head.weight'])
     """
+    require_params(group)
     given = group["params"]
     if isinstance(given, set):
         return group  # which torch refuses
@@ -79,7 +95,8 @@ def shown(value: object) -> str:
     >>> shown(nn.Linear(2, 2)), shown("fast")
     ('a Linear', "'fast'")
     """
-    return f"a {type(value).__name__}" if isinstance(value, nn.Module | Tensor) else reprlib.repr(value)
+    kind = with_article(type(value).__name__)
+    return kind if isinstance(value, nn.Module | Tensor) else reprlib.repr(value)
 
 
 def check_options(group: Group) -> None:

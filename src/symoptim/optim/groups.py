@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from symoptim.errors import OptionError, SymmetryError
+from symoptim.errors import OptionError, SymmetryError, with_article
 from symoptim.modules import require_module, unwrapped
 from symoptim.optim.checks import completed, is_zero, labeled
 from symoptim.optim.doubts import warn_of_frozen, warn_of_hidden_classifier, warn_of_plain
@@ -149,8 +149,8 @@ def param_groups(
     """
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(
-            "param_groups needs the model itself, for its layers say what parameters are; got a "
-            f"{type(model).__name__}: give the nn.Module"
+            "param_groups needs the model itself, for its layers say what parameters are; got "
+            f"{with_article(type(model).__name__)}: give the nn.Module"
         )
     model, overrides = require_module(model), overrides or {}
     spec = _certified(model, spec, example_inputs, keywords, inputs, vouch)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, with_article
 from symoptim.modules import require_module
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.state import (
@@ -29,6 +29,15 @@ from symoptim.symmetry.tensors import model_tensors, on_cpu
 
 if TYPE_CHECKING:
     from symoptim.symmetry.certify import Certificate
+
+
+def require_spec(spec: object) -> None:
+    """Refuse what are no symmetries, such as a model where these are asked for."""
+    if not isinstance(spec, SymmetrySpec):
+        raise OptionError(
+            "spec must be the symmetries of a model, of symoptim.discover; got "
+            f"{with_article(type(spec).__name__)}: give models first and spec after them, or spec=spec"
+        )
 
 
 @dataclass(frozen=True, slots=True)
