@@ -36,6 +36,7 @@ from symoptim.optim.checks import (
 )
 from symoptim.optim.clip import Clipping, gradients_of, shorten
 from symoptim.optim.layout import write
+from symoptim.optim.told import told
 
 
 class Charted(Clipping):
@@ -61,6 +62,7 @@ class Charted(Clipping):
         check_parameters(group)
         warn_of_zero_filters(group)
 
+    @told
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step of the wrapped optimizer in the chart.
