@@ -71,7 +71,7 @@ def loading(
         last.remove()
 
 
-def _require_state_dict(saved: Mapping[object, Any]) -> None:
+def _require_state_dict(saved: Mapping[str, Any]) -> None:
     """Refuse what is no saved state of an optimizer at all."""
     if "state" in saved and "param_groups" in saved:
         return
