@@ -86,6 +86,15 @@ class SlowWarning(SymoptimWarning):
     """What is installed makes something slower than it could be."""
 
 
+def with_article(word: str) -> str:
+    """A name of a class, with its article.
+
+    >>> with_article("int"), with_article("Linear"), with_article("UserDict")
+    ('an int', 'a Linear', 'a UserDict')
+    """
+    return f"{'an' if word[:1] in tuple('aeioAEIO') else 'a'} {word}"
+
+
 def first_few(things: Iterable[object]) -> str:
     """The first few of a list of indices or names, for a message.
 

@@ -6,6 +6,7 @@ from typing import cast
 import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim import Optimizer
 
 from symoptim.errors import OptionError
 
@@ -23,6 +24,12 @@ def unwrapped(model: nn.Module) -> nn.Module:
     # Not getattr: what a model's own __getattr__ does with a name that it does not know is up to it.
     inner = vars(model).get("_modules", {}).get("module" if parallel else "_orig_mod")
     return unwrapped(inner) if isinstance(inner, nn.Module) else model
+
+
+def unwrapped_optimizer(optimizer: Optimizer) -> Optimizer:
+    """The optimizer inside what Accelerate makes of it."""
+    inner = getattr(optimizer, "optimizer", None)
+    return unwrapped_optimizer(inner) if isinstance(inner, Optimizer) else optimizer
 
 
 def require_module(model: object) -> nn.Module:

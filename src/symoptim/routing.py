@@ -26,12 +26,13 @@ override of one of them says otherwise.
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple, cast, get_args
 
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList, type_before_parametrizations
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, with_article
 from symoptim.geometry.filters import Axes, filter_axes
 from symoptim.modules import require_module
 
@@ -78,8 +79,8 @@ def route(
 
     Args:
         model: the network; lazy modules must have seen an input.
-        overrides: role by name of a module (for the weights under it) or of a parameter; the longest
-            matching name wins.
+        overrides: role by name of a module (for the weights under it) or of a parameter, or by a pattern of
+            such names (``"*.lora_B.*"``); the longest matching name wins, then the longest pattern.
         found: roles by name of a parameter that are known better than by the type of its layer.
 
     Returns:
@@ -89,6 +90,11 @@ def route(
         OptionError: it is no model, has no parameters, or an override names nothing.
     """
     model = require_module(model)
+    if not isinstance(overrides, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(
+            "overrides= says for names of modules or parameters what geometry they have, such as "
+            f"{{'head': 'columns'}}; got {overrides!r}: give a dictionary"
+        )
     overrides, found = overrides or {}, found or {}
     uses = [(name, parameter, found.get(name, role)) for name, parameter, role in _uses(model)]
     _require_known(overrides, model)
@@ -137,7 +143,7 @@ def routed_in(part: nn.Module, routed: list[Routed]) -> list[Routed]:
             )
         found.append(same._replace(parameter=parameter))
     if not found:
-        raise OptionError(f"only= is a {type(part).__name__} without parameters")
+        raise OptionError(f"only= is {with_article(type(part).__name__)} without parameters")
     return found
 
 
@@ -266,8 +272,10 @@ def _override(
     name: str, parameter: Tensor, role: Role, overrides: Mapping[str, Geometry | Role]
 ) -> Role | None:
     """The user's role for a use of a parameter, if any; a module's override leaves 1-D parameters alone."""
-    prefixes = [name, *(name[:i] for i in range(len(name) - 1, 0, -1) if name[i] == "."), ""]
-    chosen = next((prefix for prefix in prefixes if prefix in overrides), None)
+    around = _around(name)
+    chosen = next((prefix for prefix in around if prefix in overrides), None)
+    if chosen is None:
+        chosen = max((key for key in overrides if _matches(key, around)), key=len, default=None)
     if chosen is None or (chosen != name and parameter.ndim < 2):
         return None
     wanted = overrides[chosen]
@@ -280,8 +288,19 @@ def names_any(overrides: Iterable[str], names: Iterable[str]) -> bool:
 
     >>> names_any(["body"], ["body.0.weight"]), names_any(["body"], ["body2.weight"]), names_any([""], ["a"])
     (True, False, True)
+    >>> names_any(["*.lora_B"], ["query.lora_B.weight"]), names_any(["*.lora_B"], ["query.lora_A.weight"])
+    (True, False)
     """
-    return any(not key or f"{name}.".startswith(f"{key}.") for key in overrides for name in names)
+    return any(key in around or _matches(key, around) for around in map(_around, names) for key in overrides)
+
+
+def _around(name: str) -> list[str]:
+    """A name, and those of all modules it is in, the model's own (empty) last."""
+    return [name, *(name[:i] for i in range(len(name) - 1, 0, -1) if name[i] == "."), ""]
+
+
+def _matches(pattern: str, names: Iterable[str]) -> bool:
+    return any(name and fnmatchcase(name, pattern) for name in names)
 
 
 def _require_known(overrides: Mapping[str, Geometry | Role], model: nn.Module) -> None:
@@ -290,18 +309,19 @@ def _require_known(overrides: Mapping[str, Geometry | Role], model: nn.Module) -
     parameters = list(model.named_parameters(remove_duplicate=False))
     names += [name for name, _ in parameters]
     for name, wanted in overrides.items():
-        if name not in names:
+        if name not in names and not _matches(name, names):
             near = difflib.get_close_matches(name, names, n=3)
             few = ", ".join(filter(None, names[:9]))
             hint = f"did you mean {', '.join(near)}?" if near else f"it has {few}"
+            part = name.strip("*.")
+            if any(part in one for one in names):
+                hint = f"a part of names is written as '*{part}*'"
             raise OptionError(f"override '{name}' names no module or parameter of the model; {hint}")
         role = wanted if isinstance(wanted, Role) else Role(wanted)
         require_geometry(role.geometry)
         if role.axis not in (0, 1):
             raise OptionError(f"override '{name}' has axis {role.axis}; it must be 0 or 1")
-        if role.geometry != "plain" and not any(
-            p.ndim > 1 for n, p in parameters if f"{n}.".startswith(f"{name}." if name else "")
-        ):
+        if role.geometry != "plain" and not any(p.ndim > 1 and names_any([name], [n]) for n, p in parameters):
             raise OptionError(
                 f"override '{name}' names nothing that has filters: no weight of two axes or more"
             )

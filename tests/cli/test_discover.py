@@ -44,6 +44,10 @@ def wide(width, *, depth, bias=True):
 
 def broken():
     return {}["weight"]
+
+def by_user_dict():
+    from collections import UserDict
+    return Named(), UserDict(pixels=torch.rand(5, 3))
 """
 
 
@@ -86,7 +90,8 @@ def test_the_mode_can_be_chosen(models: Path) -> None:
 def test_inputs_may_be_tokens_or_come_with_the_model(models: Path) -> None:
     assert "rescalings" in run(f"{models}:tokens", "--input", "2,5:7").output
     assert "8 rescalings" in run(f"{models}:with_inputs").output
-    assert "certificate holds" in run(f"{models}:by_name", "--certify").output
+    for factory in ("by_name", "by_user_dict"):
+        assert "certificate holds" in run(f"{models}:{factory}", "--certify").output
 
 
 def test_a_module_is_found_by_name() -> None:
@@ -124,7 +129,7 @@ def test_what_cannot_be_used_is_said(models: Path) -> None:
     assert "there is no 'resnet' in" in refused(f"{models}:resnet", "--input", "1")
     assert "there is no file" in refused("missing.py:mlp", "--input", "1")
     assert "there is no module missing_package" in refused("missing_package:mlp", "--input", "1")
-    assert "is a int; it should be a model, or a function that makes one" in refused(
+    assert "is an int; it should be a model, or a function that makes one" in refused(
         f"{models}:number", "--input", "1"
     )
     assert "returns a str; it should make an nn.Module" in refused(f"{models}:nothing", "--input", "1")

@@ -127,6 +127,18 @@ def test_what_the_attached_optimizers_do_not_train_is_not_conserved() -> None:
     assert int(quantities.conserved.sum()) == len(spec)
 
 
+def test_the_optimizer_inside_a_wrapper_is_attached() -> None:
+    class Wrapper(Optimizer):  # as Accelerate makes it
+        def __init__(self, optimizer: Optimizer) -> None:
+            self.optimizer = optimizer
+
+    model = network()
+    optimizer = SGD(model.parameters(), lr=0.01)
+    quantities = ConservedQuantities(model, group()).attach(Wrapper(optimizer))
+    descend(model, optimizer, 3)
+    assert quantities.steps == [0, 1, 2, 3]
+
+
 def test_a_second_record_of_a_step_replaces_the_first() -> None:
     model = network()
     spec, optimizer = group(), SGD(model.parameters(), lr=0.1)

@@ -73,3 +73,5 @@ def test_normalizing_once_leaves_unit_filters_bit_identical() -> None:
     w = normalize(torch.randn(1000, 784))
     assert torch.equal(normalize_once(w), w)
     assert not torch.equal(normalize_once(w * 1.001), w * 1.001)
+    rounded = w.bfloat16()
+    assert torch.equal(normalize_once(rounded), rounded.float())

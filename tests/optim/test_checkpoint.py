@@ -317,3 +317,51 @@ def test_a_state_of_another_optimizer_is_said_to_be_one_whatever_its_groups() ->
             CheckpointError, match=r"group 0 has optimizer '\w+SGD', the saved state '\w+SGD'"
         ):
             one.load_state_dict(other.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("saved", "says"),
+    [
+        ({}, "and this one is empty: load what optimizer.state_dict"),
+        (nn.Linear(2, 2).state_dict(), r"weights of a model \('weight', 'bias'\): load what optimizer"),
+        ({"epoch": 3, "optimizer": {"param_groups": []}}, r"has 'epoch', 'optimizer': load checkpoint\['opt"),
+    ],
+)
+@pytest.mark.parametrize("make", [SCALED, UNIT_NORM, ADAMW])
+def test_what_is_no_state_of_an_optimizer_is_refused(make: Make, saved: dict, says: str) -> None:
+    with pytest.raises(CheckpointError, match=says):
+        stepped(make).load_state_dict(saved)
+
+
+def test_a_state_of_other_groups_is_said_to_be_one_with_the_way_out() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), torch.rand(5, 3)
+    spec = discover(model, (x,))
+
+    def made(*parts: nn.Module) -> FullMetricSGD:
+        groups = [{"params": [*part.parameters()]} for part in parts]
+        optimizer = FullMetricSGD(model, spec, lr=0.1, momentum=0.9, groups=groups[:1])
+        for group in groups[1:]:
+            optimizer.add_param_group(group)
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        return optimizer
+
+    head_first = made(model[2], model[0]).state_dict()
+    says = (
+        r"saved state has 2 groups \(2 parameters: 2\.weight, 2\.bias; 2 parameters: 0\.weight, 0\.bias\), "
+    )
+    with pytest.raises(CheckpointError, match=says + r"and here is 1 group \(4 parameters: .*groups=\["):
+        made(model).load_state_dict(head_first)
+    with pytest.raises(CheckpointError, match=says + r"and here are 2 groups \(2 parameters: 0\.weight, 0"):
+        made(model[0], model[2]).load_state_dict(head_first)
+    made(model[2], model[0]).load_state_dict(head_first)
+
+
+def test_names_may_be_others_and_order_decides_then() -> None:
+    model = nn.Sequential(nn.Linear(3, 4, bias=False), nn.Linear(4, 2, bias=False))
+    saved = ScaledSGD([*model.named_parameters()], lr=0.5)  # pyright: ignore
+    inner = ScaledSGD([(f"net.{name}", p) for name, p in model.named_parameters()], lr=0.1)
+    inner.load_state_dict(saved.state_dict())
+    assert inner.param_groups[0]["lr"] == 0.5

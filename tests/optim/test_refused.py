@@ -220,3 +220,18 @@ def test_a_weight_that_cannot_be_written_is_refused_before_others_are_normalized
     with pytest.raises(LayoutError, match="parameter 1 of its group has several entries in the same memory"):
         UnitNormSGD([first, overlapping], lr=0.1)
     assert first.eq(2.0).all()
+
+
+@pytest.mark.parametrize("group", [{"param": [nn.Parameter(torch.eye(2))]}, {}])
+def test_a_group_without_params_is_refused(group: dict[str, Any]) -> None:
+    model, x = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), torch.rand(4, 2)
+    spec = discover(model, (x,))
+    for make in (
+        lambda: ScaledSGD([group]),
+        lambda: UnitNormSGD([group]),
+        lambda: invariant(AdamW, [group]),
+        lambda: FullMetricSGD(model, spec, groups=[group]),
+        lambda: invariant(AdamW, model, spec=spec, groups=[group]),
+    ):
+        with pytest.raises(OptionError, match="has its parameters as 'params', and this one"):
+            make()

@@ -1,6 +1,7 @@
 """What holds of ScaledSGD and UnitNormSGD beyond the battery: known limits, precision, rivals."""
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Optimizer
 
 import symoptim
-from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD
+from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, invariant
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.geometry.unit_norm import normalize
 from symoptim.optim.base import GeometricSGD
@@ -248,6 +249,17 @@ def test_meta_gradients_are_those_of_finite_differences(scale: float, momentum: 
     assert torch.autograd.gradcheck(lambda w: stepped_differentiably(w, momentum).square().cumsum(1), start)
 
 
+@pytest.mark.parametrize("make", [ScaledSGD, lambda params: invariant(torch.optim.AdamW, params)])
+def test_zero_filters_are_warned_of_once_for_a_group(make: Callable[..., Optimizer]) -> None:
+    weights = [(f"w{number}", nn.Parameter(torch.eye(2) * (number == 0))) for number in range(40)]
+    weights[0][1].data[1] = 0
+    with pytest.warns(ZeroFilterWarning) as seen:
+        make(weights)
+    assert len(seen) == 1
+    assert "parameter 'w0' and 39 more of its group have rows without a direction (1;" in str(seen[0].message)
+    assert "'w3', parameter 'w4' and 35 more will not learn at all" in str(seen[0].message)
+
+
 def test_scaled_sgd_warns_of_zero_filters_and_leaves_them_alone() -> None:
     weight = nn.Parameter(torch.tensor([[0.0, 0.0], [1.0, 2.0]]))
     with pytest.warns(
@@ -338,7 +350,8 @@ def test_an_option_there_is_not_is_refused_by_the_class_that_was_called(kind: ty
 
 @pytest.mark.parametrize("kind", ["ScaledSGD", "UnitNormSGD", "invariant"])
 def test_groups_with_and_without_names_are_not_mixed_and_it_says_what_to_do(kind: str) -> None:
-    model = symoptim.balance_(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)))
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    symoptim.balance_(model, tolerance=math.inf)
     extra = nn.Linear(2, 2)
     nn.init.eye_(extra.weight)
 

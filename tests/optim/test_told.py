@@ -9,6 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from symoptim import invariant
 from symoptim.optim.sgd import ScaledSGD
 
 
@@ -80,6 +81,21 @@ def test_hooks_are_called_once_where_a_compiler_follows() -> None:
     optimizer.register_step_post_hook(lambda *_: heard.append("after"))
     torch.compile(optimizer.step, backend="eager")()
     assert heard == ["after"]
+
+
+@pytest.mark.parametrize("kind", [ScaledSGD, functools.partial(invariant, torch.optim.AdamW)])
+def test_a_compiler_leaves_a_step_alone_and_does_not_compile_it_for_every_shape(kind: Any) -> None:
+    weights = [nn.Parameter(torch.randn(2 + number, 3)) for number in range(12)]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    optimizer, heard = kind(weights, lr=0.1), list[str]()
+    optimizer.register_step_post_hook(lambda *_: heard.append("after"))
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()  # pyright: ignore
+    step = torch.compile(lambda: optimizer.step(), backend="eager")
+    step(), step()
+    assert heard == ["after", "after"]
+    assert torch._dynamo.utils.counters["frames"]["total"] <= 4  # pyright: ignore
 
 
 def test_a_hook_may_change_what_a_step_is_called_with() -> None:

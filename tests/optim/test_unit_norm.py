@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import symoptim
 from symmetry.test_unit_rows import CASES, perceptron, unbalanced
 from symoptim import UnitNormSGD, param_groups
-from symoptim.errors import GeometryWarning, OptionError, SymmetryError
+from symoptim.errors import EpsWarning, GeometryWarning, OptionError, SymmetryError
 
 
 def a_case(name: str) -> tuple[nn.Module, Tensor, set[str]]:
@@ -74,7 +74,9 @@ def test_without_symmetries_it_says_what_it_changes_and_by_how_much() -> None:
     with torch.no_grad():
         model[0].weight.copy_(torch.tensor([[3.0, 4.0]]))
     before = model(x).detach()
-    said = r"a row changes by a factor of up to 5, .*: parameter '0\.weight'\. Give groups.*normalize=True"
+    said = (
+        r"a row changes by a factor of up to 5, .*: parameter '0\.weight'\. Give groups.*keywords=dict.*=True"
+    )
     with pytest.warns(GeometryWarning, match=said) as seen:
         UnitNormSGD(param_groups(model))
     assert seen[0].filename == __file__
@@ -84,7 +86,10 @@ def test_without_symmetries_it_says_what_it_changes_and_by_how_much() -> None:
 def test_the_user_may_say_that_the_change_is_meant_or_must_not_be() -> None:
     model, x, _ = a_case("attention")
     before = copy.deepcopy(model.state_dict())
-    with pytest.raises(OptionError, match=r"normalize=False, and rows are not of unit norm"):
+    ways = (
+        r"leave normalize out and give .*param_groups\(model, example_inputs=.*balance_\(model, spec=spec\)"
+    )
+    with pytest.raises(OptionError, match=r"normalize=False, and rows are not of unit norm.*" + ways):
         UnitNormSGD(param_groups(model), normalize=False)
     with pytest.raises(OptionError, match=r"normalize=False, and rows are not of unit norm"):
         UnitNormSGD(param_groups(model, example_inputs=(x,)), normalize=False)
@@ -123,7 +128,7 @@ def test_rows_that_were_frozen_are_warned_of_before_they_are_stepped() -> None:
     model, x = perceptron(), torch.rand(6, 3)
     model[0].weight.requires_grad_(False)
     with torch.no_grad():
-        symoptim.balance_(model)
+        symoptim.balance_(model, tolerance=math.inf)
         model[0].weight.mul_(3)
     optimizer = UnitNormSGD(param_groups(model), lr=0.1)
     model(x).sum().backward()
@@ -142,7 +147,7 @@ def test_rows_that_were_frozen_are_warned_of_before_they_are_stepped() -> None:
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("fused", [None, False])
 def test_weights_loaded_after_it_was_made_are_warned_of(fused: bool | None, known: bool) -> None:
-    model, x = symoptim.balance_(perceptron()), torch.rand(6, 3)
+    model, x = symoptim.balance_(perceptron(), tolerance=math.inf), torch.rand(6, 3)
     groups = param_groups(model, example_inputs=(x,)) if known else param_groups(model)
     optimizer = UnitNormSGD(groups, lr=1e-9, fused=fused)
     refusing = UnitNormSGD(groups, lr=1e-9, fused=fused, normalize=False)
@@ -160,16 +165,23 @@ def test_weights_loaded_after_it_was_made_are_warned_of(fused: bool | None, know
 
 
 def test_weights_of_unit_norm_may_be_loaded_after_it_was_made() -> None:
-    model, x = symoptim.balance_(perceptron()), torch.rand(6, 3)
+    model, x = symoptim.balance_(perceptron(), tolerance=math.inf), torch.rand(6, 3)
     optimizer = UnitNormSGD(param_groups(model), lr=1e-9)
-    model.load_state_dict(symoptim.balance_(perceptron()).state_dict())
+    model.load_state_dict(symoptim.balance_(perceptron(), tolerance=math.inf).state_dict())
     model(x).sum().backward()
     optimizer.step()  # no warning, which would be an error here
 
 
-@pytest.mark.filterwarnings("ignore:UnitNormSGD takes plain steps:symoptim.errors.GeometryWarning")
-def test_a_resumed_optimizer_goes_on_where_it_stopped() -> None:
-    model, x, _ = a_case("attention")
+@pytest.mark.parametrize("weights_first", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_a_resumed_optimizer_goes_on_where_it_stopped(
+    dtype: torch.dtype, known: bool, weights_first: bool
+) -> None:
+    torch.manual_seed(0)
+    # Many rows of few entries: norms of some, rounded, are so far from 1 that another division would show.
+    network = nn.Sequential(nn.Linear(8, 999), nn.ReLU(), nn.Linear(999, 2))
+    model, x = unbalanced(network).to(dtype), torch.rand(9, 8).to(dtype)
 
     def steps(model: nn.Module, optimizer: UnitNormSGD) -> None:
         for _ in range(3):
@@ -178,13 +190,17 @@ def test_a_resumed_optimizer_goes_on_where_it_stopped() -> None:
             optimizer.step()
 
     def made(model: nn.Module) -> UnitNormSGD:
-        return UnitNormSGD(param_groups(model, example_inputs=(x,)), lr=0.01, momentum=0.9)
+        groups = param_groups(model, example_inputs=(x,)) if known else param_groups(model)
+        return UnitNormSGD(groups, lr=0.01, momentum=0.9, normalize=None if known else True)
 
-    optimizer = made(model)
+    optimizer, other = made(model), copy.deepcopy(model)
     steps(model, optimizer)
-    other = copy.deepcopy(model)
+    weights, state = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    if weights_first:
+        other.load_state_dict(weights)
     resumed = made(other)
-    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    other.load_state_dict(other.state_dict() if weights_first else weights)
+    resumed.load_state_dict(state)
     steps(model, optimizer)
     steps(other, resumed)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), other.parameters(), strict=True))
@@ -238,6 +254,22 @@ def test_where_eps_is_felt_the_refusal_has_a_way_out() -> None:
     weight = model[0].weight.detach().clone()
     assert names_of(UnitNormSGD(groups), "rows") == {"0.weight"}
     assert torch.equal(model[0].weight, weight)
+
+
+def test_symmetries_from_text_are_measured_on_the_example_that_groups_are_given() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, eps=1e-3), nn.ReLU(), nn.Linear(4, 2))
+    x = 0.1 * torch.randn(32, 3)
+    spec = symoptim.SymmetrySpec.from_json(symoptim.discover(model, (x,)).to_json())
+    groups = param_groups(model, spec=spec)
+    with pytest.raises(EpsWarning, match=r"param_groups\(model, spec=spec, example_inputs=\(x,\)\)"):
+        UnitNormSGD(groups)
+    for given in ({"example_inputs": (100 * x,)}, {"example_inputs": (), "keywords": {"input": 100 * x}}):
+        UnitNormSGD(param_groups(copy.deepcopy(model), spec=spec, **given))  # nothing is left to be said
+    with torch.no_grad():
+        model[0].weight.mul_(100)
+    with pytest.raises(SymmetryError, match="outputs would change by"):
+        UnitNormSGD(param_groups(model, spec=spec, example_inputs=(x,)))
 
 
 @pytest.mark.parametrize("added", [{}, {"geometry": "plain"}, {"geometry": "rows", "normalize": True}])

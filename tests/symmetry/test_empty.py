@@ -1,10 +1,12 @@
 """Operations of which nothing comes out in the example."""
 
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from symmetry.zoo.animal import Lambda, weight
+from symoptim.errors import PathWarning
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.interpret import interpret
 from symoptim.symmetry.record import record
@@ -16,6 +18,13 @@ def test_an_empty_batch_says_nothing_of_a_network() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     findings = interpret([trace(model, (torch.zeros(0, 3),), known=RULES)])
     assert findings.system.pins > 0
+
+
+def test_an_example_without_rows_is_warned_of() -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    with pytest.warns(PathWarning, match=r"has no entries \(a tensor of shape \(0, 3\)\).*at least one"):
+        assert len(discover(model, (torch.zeros(0, 3),))) == 0
+    assert len(discover(model, (torch.rand(2, 3),), inputs=[(torch.zeros(0, 3),)])) == 4
 
 
 def experts(self: nn.Module, x: Tensor) -> Tensor:

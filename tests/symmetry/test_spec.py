@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -73,7 +74,7 @@ def test_another_model_is_refused_before_anything_is_changed() -> None:
     with pytest.raises(SymmetryError, match=r"'3.weight' must have shape \(2, 4\), and has shape \(3, 4\)"):
         spec.rescale_(other, spec.random())
     assert_same(other, before)
-    with pytest.raises(SymmetryError, match=r"'0.weight' .* is not there"):
+    with pytest.raises(SymmetryError, match=r"has no parameter or buffer 0\.weight.*discover"):
         spec.rescale_(nn.ReLU(), spec.random())
 
 
@@ -249,9 +250,20 @@ def test_state_of_an_unknown_kind_is_refused_before_anything_is_changed() -> Non
     assert_same(model, before)
 
 
+def test_symmetries_of_a_part_say_so_to_the_whole_and_the_reverse() -> None:
+    model, inputs, spec = a_model()
+    whole = nn.ModuleDict({"head": nn.Linear(2, 2), "net": nn.ModuleList([model])})
+    with pytest.raises(SymmetryError, match=r"on what is its 'net\.0': give .*get_submodule\('net\.0'\)"):
+        spec.require_model(whole)
+    spec.require_model(whole.get_submodule("net.0"))
+    around = nn.Sequential(model, nn.ReLU())
+    with pytest.raises(SymmetryError, match=r"Sequential has no parameter .*that has this one as '0': give"):
+        discover(around, (inputs,)).require_model(model)
+
+
 def test_state_of_filters_in_their_own_coordinates_is_refused() -> None:
     model, _, spec = a_model()
-    before = symoptim.balance_(copy.deepcopy(model))
+    before = symoptim.balance_(copy.deepcopy(model), tolerance=math.inf)
     unmoved = copy.deepcopy(before)
     for make in (symoptim.ScaledSGD, symoptim.UnitNormSGD):
         optimizer = make(symoptim.param_groups(before), lr=0.1)
@@ -310,6 +322,31 @@ def test_a_group_survives_json(name: str) -> None:
 def test_other_text_is_no_group(text: str) -> None:
     with pytest.raises(OptionError, match="these are no symmetries"):
         SymmetrySpec.from_json(text)
+
+
+def test_what_is_no_text_and_what_is_a_path_are_refused_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "spec.json"
+    path.write_text(a_model()[2].to_json())
+    with pytest.raises(OptionError, match=r"spec\.json' is the path of a file: give its text, Path\("):
+        SymmetrySpec.from_json(str(path))
+    for other in (path, {}, None):
+        with pytest.raises(OptionError, match=r"not the text that to_json\(\) wrote, but a.*read_text"):
+            SymmetrySpec.from_json(other)  # pyright: ignore
+    assert len(SymmetrySpec.from_json(path.read_bytes())) == 8  # pyright: ignore
+    with pytest.raises(OptionError, match="these are no symmetries: not JSON"):
+        SymmetrySpec.from_json("x" * 100_000)
+
+
+def test_a_model_where_symmetries_are_asked_for_is_refused() -> None:
+    model, _, spec = a_model()
+    for call in (
+        lambda: symoptim.align(spec, model, model),
+        lambda: symoptim.align(model, spec, model),
+        lambda: symoptim.canonicalize_(spec, model),
+        lambda: symoptim.ConservedQuantities(spec, model),
+    ):
+        with pytest.raises(OptionError, match="got a Sequential: give models first and spec after them"):
+            call()
 
 
 def test_a_group_is_short_in_an_error_message() -> None:

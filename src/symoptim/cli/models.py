@@ -5,7 +5,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, cast
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, with_article
 
 
 class Call(NamedTuple):
@@ -44,11 +44,11 @@ def load_model(factory: str, inputs: Sequence[str]) -> Call:
         made, given = cast("tuple[Any, Any]", made)
     if not isinstance(made, nn.Module):
         kind = type(cast("object", made)).__name__
-        raise OptionError(f"{factory} returns a {kind}; it should make an nn.Module")
+        raise OptionError(f"{factory} returns {with_article(kind)}; it should make an nn.Module")
     if inputs:
         return Call(made, tuple(map(parse_input, inputs)), {})
-    if isinstance(given, dict):
-        return Call(made, (), cast("dict[str, Any]", given))
+    if isinstance(given, Mapping):  # what tokenizers return is no dict
+        return Call(made, (), dict(cast("Mapping[str, Any]", given)))
     arguments = tuple(cast("Sequence[Any]", given)) if isinstance(given, tuple | list) else (given,)
     if not arguments:
         raise OptionError(
@@ -102,7 +102,8 @@ def _find(factory: str) -> Callable[[], Any]:
         found = getattr(found, part)
     if not callable(found):
         raise OptionError(
-            f"{factory} is a {type(found).__name__}; it should be a model, or a function that makes one"
+            f"{factory} is {with_article(type(found).__name__)}; it should be a model, or a function that "
+            "makes one"
         )
     return found
 

@@ -22,7 +22,7 @@ from symoptim.engine.run import (
 )
 from symoptim.experiments.names import Architecture, ScheduleName
 from symoptim.experiments.protocol import Protocol
-from symoptim.models.balance import balance_
+from symoptim.models.balance import start_balanced
 from symoptim.models.pairwise import arch1, arch2
 
 
@@ -143,7 +143,7 @@ def network_of(protocol: Protocol, cell: Cell, data: Split) -> Callable[[], nn.M
         model = make(cell.depth, inputs=inputs, classes=classes)
         if protocol.classifier == "columns":
             nn.init.normal_(model.classifier.weight)
-            balance_(model, classifier="columns")
+            start_balanced(model, classifier="columns")
         return model
 
     return network

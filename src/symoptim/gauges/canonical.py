@@ -25,7 +25,7 @@ from symoptim.gauges.blocks import Block, block_of, live_terms, merged
 from symoptim.gauges.bounded import bounded_element
 from symoptim.gauges.exponentials import Weighted, diagonal
 from symoptim.gauges.newton import conjugate_gradients, solve
-from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.spec import SymmetrySpec, require_spec
 from symoptim.symmetry.state import TOLERANCE
 
 START = 1e-3
@@ -79,6 +79,7 @@ def canonicalize_(
 
 def parameters_of(model: nn.Module, spec: SymmetrySpec) -> dict[str, Tensor]:
     """The parameters a group moves, by the names it knows them by."""
+    require_spec(spec)
     there = spec.require_model(model)
     return {name: there[name].detach() for name in spec.tensors if isinstance(there[name], nn.Parameter)}
 

@@ -21,8 +21,8 @@ from symoptim.errors import OptionError
 from symoptim.gauges.blocks import block_of, live_terms
 from symoptim.gauges.canonical import parameters_of, squares_of
 from symoptim.gauges.exponentials import Weighted, diagonal
-from symoptim.modules import unwrapped
-from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.modules import unwrapped, unwrapped_optimizer
+from symoptim.symmetry.spec import SymmetrySpec, require_spec
 
 
 class Curve(NamedTuple):
@@ -68,6 +68,7 @@ class ConservedQuantities:
             OptionError: ``every`` or ``limit`` is too small.
             SymmetryError: the group is of another model, or weights are not finite.
         """
+        require_spec(spec)
         if every < 1 or limit < 2:
             raise OptionError(f"every must be 1 or more and limit 2 or more, got {every} and {limit}")
         self.model, self.spec, self.limit, self._chosen = unwrapped(model), spec, limit, every
@@ -93,6 +94,7 @@ class ConservedQuantities:
 
     def attach(self, optimizer: Optimizer) -> "ConservedQuantities":
         """Record after steps of an optimizer, which trains what is in its groups now; returns itself."""
+        optimizer = unwrapped_optimizer(optimizer)
         self._attached.append((optimizer, optimizer.register_step_post_hook(self._after_step)))
         self._narrow()
         return self

@@ -10,7 +10,11 @@ All arguments are ``(*batch, o, i)`` for rows; other filters differ only in ``ov
 import torch
 from torch import Tensor
 
-from symoptim.geometry.filters import ROWS, Axes, has_unit_norm, inner, norm
+from symoptim.geometry.distributed import gathered
+from symoptim.geometry.filters import ROWS, Axes, has_unit_norm, inner, norm, update_dtype
+
+NOTED = 2.0**-9
+"""Relative change of a norm that is worth a warning: rounding to bfloat16 makes no larger ones."""
 
 
 def project_to_tangent(w: Tensor, v: Tensor, over: Axes = ROWS) -> Tensor:
@@ -48,13 +52,27 @@ def normalize_once(w: Tensor, over: Axes = ROWS) -> Tensor:
     >>> torch.equal(normalize_once(w), w), normalize_once(5 * w)
     (True, tensor([[0.6000, 0.8000]]))
 
+    What it returns is in the precision of updates; unit norm is meant to the precision of ``w`` itself, for
+    filters in bfloat16 that were normalized, and rounded, are not to be normalized again.
+
     Derivatives are those of :func:`normalize`, of filters of unit norm too.
     """
-    normalized = normalize(w, over)
-    kept = w
+    kept = w.to(update_dtype(w.dtype))
+    normalized = normalize(kept, over)
     if torch.is_grad_enabled() and w.requires_grad:
-        kept = w.detach() + (normalized - normalized.detach())  # the same value, its derivative
+        kept = kept.detach() + (normalized - normalized.detach())  # the same value, its derivative
     return torch.where(has_unit_norm(w, over), kept, normalized)
+
+
+def change_of_norms(weight: Tensor, over: Axes) -> float:
+    """The largest factor by which normalization would change a norm, up or down; 1 where it changes none.
+
+    >>> change_of_norms(torch.tensor([[3.0, 4.0], [0.5, 0.0], [1.0, 0.0]]), (-1,))
+    5.0
+    """
+    lengths = norm(weight.to(update_dtype(weight.dtype)), over)
+    factor = torch.where(has_unit_norm(weight, over), 1.0, torch.maximum(lengths, 1 / lengths))
+    return float(gathered(factor).max()) if factor.numel() else 1.0
 
 
 def retract(w: Tensor, v: Tensor, over: Axes = ROWS) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from symoptim.errors import OptionError
 from symoptim.geometry.rescaling import Arch1Scales, Arch2Scales, Scales, Weights, act, log_uniform
-from symoptim.models.balance import balance_
+from symoptim.models.balance import start_balanced
 
 
 class PairwiseMax(nn.Module):
@@ -50,7 +50,7 @@ class PairwiseNetwork(nn.Module):
         self.classifier = nn.Linear(hidden[-1].filters.out_features // 2, classes, bias=False)
         for weight in (*self.weights().hidden, self.classifier.weight):
             nn.init.normal_(weight)
-        balance_(self)
+        start_balanced(self)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Images ``(batch, ...)``, flattened, to scores ``(batch, classes)``."""

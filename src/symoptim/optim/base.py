@@ -130,9 +130,8 @@ class GeometricSGD(Clipping):
                 over = axes_of(group["geometry"], group["axis"], parameter.ndim)
                 # A differentiable step is a function of the weights as they were before they were normalized.
                 with torch.set_grad_enabled(group["differentiable"] and not parameter.is_leaf):
-                    wide = parameter.to(update_dtype(parameter.dtype))
-                    started = update.start(wide.clone() if torch.is_grad_enabled() else wide, over)
-                    if started is not wide:
+                    started = update.start(parameter.clone() if torch.is_grad_enabled() else parameter, over)
+                    if started is not parameter:
                         write(parameter, started)
         if group["capturable"]:
             group["lr"] = device_rate(group)

@@ -36,6 +36,7 @@ from symoptim.optim.checks import (
 )
 from symoptim.optim.clip import Clipping, gradients_of, shorten
 from symoptim.optim.layout import write
+from symoptim.optim.told import told
 
 
 class Charted(Clipping):
@@ -43,6 +44,10 @@ class Charted(Clipping):
 
     wrapped_class: ClassVar[type[Optimizer]]
     chart: ClassVar["type[Charted]"]
+
+    @property
+    def _made_by(self) -> str:
+        return "symoptim.invariant(...)"
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group; its geometry is ``"rows"`` unless it says otherwise."""
@@ -57,6 +62,7 @@ class Charted(Clipping):
         check_parameters(group)
         warn_of_zero_filters(group)
 
+    @told
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step of the wrapped optimizer in the chart.

@@ -4,14 +4,15 @@ Momentum of the scaled metric is in other units than momentum of plain SGD, and 
 chart is in other coordinates than one outside. So every group remembers which optimizer it belongs to.
 """
 
-from collections.abc import Callable, Generator, Set
+from collections.abc import Callable, Generator, Mapping, Set
 from contextlib import contextmanager
 from itertools import chain
 from typing import Any, cast
 
+from torch import Tensor
 from torch.optim import Optimizer
 
-from symoptim.errors import CheckpointError
+from symoptim.errors import CheckpointError, first_few
 
 MEANING = ("optimizer", "geometry", "axis", "gauge")
 """Keys of a group that say what its state means: whose it is, of which filters, in which gauge."""
@@ -44,8 +45,10 @@ def loading(
     final: list[State] = []
 
     def before(_: Optimizer, saved: State) -> None:
+        _require_state_dict(saved)
         _require_states(saved)
         _require_same_groups(optimizer, saved, weights)
+        _require_same_partition(optimizer, saved, weights)
         _require_same_meaning(kept, saved, weights)
         both = zip(optimizer.param_groups, saved["param_groups"], kept, strict=False)
         merged = [{**group, **other, **meaning} for group, other, meaning in both]
@@ -66,6 +69,20 @@ def loading(
     finally:
         first.remove()
         last.remove()
+
+
+def _require_state_dict(saved: Mapping[str, Any]) -> None:
+    """Refuse what is no saved state of an optimizer at all."""
+    if "state" in saved and "param_groups" in saved:
+        return
+    inside = [key for key, value in saved.items() if isinstance(value, Mapping) and "param_groups" in value]
+    what = f"and this one has {first_few(map(repr, saved))}" if saved else "and this one is empty"
+    if saved and all(isinstance(value, Tensor) for value in saved.values()):
+        what = f"and these are the weights of a model ({first_few(map(repr, saved))})"
+    way_out = f"checkpoint[{inside[0]!r}]" if inside else "what optimizer.state_dict() returned"
+    raise CheckpointError(
+        f"the saved state of an optimizer has 'state' and 'param_groups', {what}: load {way_out}"
+    )
 
 
 def _require_states(saved: State) -> None:
@@ -112,6 +129,43 @@ def _require_same_groups(optimizer: Optimizer, saved: State, weights: Set[str]) 
         f"parameter {named}{f' and {len(moved) - 4} more' if moved[4:] else ''}: {change}. Make the groups "
         f"that were saved: symoptim.param_groups(model, overrides={wanted})"
     )
+
+
+def _require_same_partition(optimizer: Optimizer, saved: State, weights: Set[str]) -> None:
+    """Refuse a saved state of other groups, or of parameters in another order, which torch goes by."""
+    mine, theirs = optimizer.param_groups, saved["param_groups"]
+    if _makers(mine) != _makers(theirs) and _has_meaning(saved, weights):
+        return  # of another optimizer, which is said elsewhere
+    sizes = [[len(group["params"]) for group in groups] for groups in (mine, theirs)]
+    names = [[group.get("param_names") for group in groups] for groups in (mine, theirs)]
+    if sizes[0] == sizes[1] and (names[0] == names[1] or _sorted(names[0]) != _sorted(names[1])):
+        return  # other names may be those of the same model inside another one
+    raise CheckpointError(
+        f"the saved state has {_in_words(theirs)}, and here {_are(mine)}: make the optimizer of the same "
+        "groups in the same order, as it was when the state was saved (all of them in groups=[...], where it "
+        "takes a model, or by add_param_group), and load then"
+    )
+
+
+def _sorted(names: list[list[str] | None]) -> list[str]:
+    return sorted(chain.from_iterable(some or [] for some in names))
+
+
+def _are(groups: list[State]) -> str:
+    return f"{'is' if len(groups) == 1 else 'are'} {_in_words(groups)}"
+
+
+def _in_words(groups: list[State]) -> str:
+    """How many groups these are, of how many parameters, and the first of their names."""
+    parts = "; ".join(map(_contents, groups[:4])) + (f"; and {len(groups) - 4} more" if groups[4:] else "")
+    return f"{len(groups)} group{'' if len(groups) == 1 else 's'} ({parts})"
+
+
+def _contents(group: State) -> str:
+    count, names = len(group["params"]), group.get("param_names")
+    number = f"{count} parameter{'' if count == 1 else 's'}"
+    few = ", ".join(names[:2]) + (", ..." if names[2:] else "") if names else ""
+    return f"{number}: {few}" if few else number
 
 
 def _makers(groups: list[State]) -> set[object]:

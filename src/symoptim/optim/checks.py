@@ -7,13 +7,21 @@ step changes anything: a step that is refused leaves weights and state as they w
 import math
 import reprlib
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import GradientError, OptionError, ZeroFilterWarning, callers, first_few, warn_user
+from symoptim.errors import (
+    GradientError,
+    OptionError,
+    ZeroFilterWarning,
+    callers,
+    first_few,
+    warn_user,
+    with_article,
+)
 from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
 from symoptim.optim.layout import require_layout, require_same_layout
@@ -29,6 +37,13 @@ def labeled(group: Group) -> Iterator[tuple[str, Tensor]]:
         yield f"parameter '{names[index]}'" if names else f"parameter {index} of its group", parameter
 
 
+def require_params(group: Group) -> None:
+    """Refuse a group that does not say which parameters are in it."""
+    if "params" not in group:
+        there = f"has {first_few(map(repr, group))}" if group else "is empty"
+        raise OptionError(f"a group has its parameters as 'params', and this one {there}: add 'params'")
+
+
 def completed(group: Group) -> Group:
     """A copy of a group as torch makes it: a list of tensors, and their names apart, if all have one.
 
@@ -36,6 +51,7 @@ def completed(group: Group) -> Group:
     >>> [*completed({"params": w})], completed({"params": [("head.weight", w)]})["param_names"]
     (['params'], ['head.weight'])
     """
+    require_params(group)
     given = group["params"]
     if isinstance(given, set):
         return group  # which torch refuses
@@ -79,7 +95,8 @@ def shown(value: object) -> str:
     >>> shown(nn.Linear(2, 2)), shown("fast")
     ('a Linear', "'fast'")
     """
-    return f"a {type(value).__name__}" if isinstance(value, nn.Module | Tensor) else reprlib.repr(value)
+    kind = with_article(type(value).__name__)
+    return kind if isinstance(value, nn.Module | Tensor) else reprlib.repr(value)
 
 
 def check_options(group: Group) -> None:
@@ -159,8 +176,17 @@ def check_gradients(groups: list[Group]) -> None:
             require_same_layout(parameter, gradient, name)
 
 
-def filters_without_direction(group: Group) -> Iterator[tuple[str, str]]:
-    """Parameters of a group that have zero filters or worse, with the first few of them, in words."""
+class Directionless(NamedTuple):
+    """A parameter that has zero filters or worse."""
+
+    name: str
+    which: str
+    """The first few of them, in words."""
+    has_no_other: bool
+
+
+def filters_without_direction(group: Group) -> Iterator[Directionless]:
+    """Parameters of a group that have zero filters or worse."""
     for name, parameter in labeled(group):
         if parameter.is_meta or not parameter.numel():
             continue  # nothing to look at yet, or nothing at all
@@ -168,7 +194,8 @@ def filters_without_direction(group: Group) -> Iterator[tuple[str, str]]:
         mask = gathered(lacks_direction(parameter.detach(), over)).flatten()
         lost = [int(index) for index in mask.nonzero()]
         if lost:
-            yield name, f"{first_few(lost)}; zero, not finite, or too small or large to square"
+            which = f"{first_few(lost)}; zero, not finite, or too small or large to square"
+            yield Directionless(name, which, len(lost) == len(mask))
 
 
 def is_zero(parameter: Tensor) -> bool:
@@ -179,16 +206,21 @@ def is_zero(parameter: Tensor) -> bool:
 
 
 def warn_of_zero_filters(group: Group) -> None:
-    """Say which filters will stay at zero because they have no scale."""
-    if group["geometry"] == "plain":
+    """Say once for a group which filters will stay at zero because they have no scale."""
+    found = [] if group["geometry"] == "plain" else list(filters_without_direction(group))
+    if not found:
         return
-    for name, which in filters_without_direction(group):
-        warn_user(
-            f"{name} has {group['geometry']} without a direction ({which}); they have no scale, so that zero "
-            "ones stay at zero and never learn: give them a start, or put the parameter into a group with "
-            "geometry='plain', as symoptim.param_groups(model) does if it is zero as a whole",
-            ZeroFilterWarning,
-        )
+    first, *others = found
+    has = f"{first.name} has" if not others else f"{first.name} and {len(others)} more of its group have"
+    whole = [one.name for one in found if one.has_no_other]
+    nothing = f" ({first_few(whole)} will not learn at all: all filters are such)" if whole else ""
+    warn_user(
+        f"{has} {group['geometry']} without a direction ({first.which}); they have no scale, so that zero "
+        f"ones stay at zero and never learn{nothing}: give them a start, or put "
+        f"{'the parameters' if others else 'the parameter'} into a group with geometry='plain', as "
+        "symoptim.param_groups(model) does if it is zero as a whole",
+        ZeroFilterWarning,
+    )
 
 
 def check_last_group(groups: list[Group], check: Callable[[Group], None]) -> None:

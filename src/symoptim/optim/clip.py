@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from symoptim.errors import GeometryWarning, OptionError, callers, warn_user
 from symoptim.geometry.distributed import gathered, replicated_like
 from symoptim.geometry.filters import update_dtype
+from symoptim.modules import unwrapped_optimizer
 from symoptim.optim.apply import Factors
 from symoptim.optim.checks import check_gradients, zero_redundancy_optimizer
 from symoptim.optim.scaling import scaling_of
@@ -30,15 +31,19 @@ class Clipping(Optimizer):
     max_norm: float | None = None
     _has_looked: bool = False
 
+    @property
+    def _made_by(self) -> str:
+        """What takes the options of this optimizer."""
+        return type(self).__name__
+
     def _warn_of_trainer(self) -> None:
-        """Say so once if a trainer, among the callers of a step, clips gradients by their Euclidean norm."""
+        """Say so once if a trainer, among the callers of a step, clips gradients in its own way."""
         if not self._has_looked:
             if found := clipping_trainer():
                 warn_user(
-                    f"{found.trainer} clips gradients by their Euclidean norm ({found.option}="
-                    f"{found.norm:g}), which depends on the scaling of the weights, and so do the steps: "
-                    f"give {found.way_out} to the trainer, and max_norm={found.norm:g} to "
-                    f"{type(self).__name__}",
+                    f"{found.trainer} clips gradients {found.how} ({found.option}={found.size:g}), which "
+                    "depends on the scaling of the weights, and so do the steps: give "
+                    f"{found.way_out} to the trainer, and max_norm={found.size:g} to {self._made_by}",
                     GeometryWarning,
                 )
             self._has_looked = True
@@ -64,12 +69,15 @@ class Clipping(Optimizer):
 
 
 class TrainerClips(NamedTuple):
-    """A trainer that clips gradients, the option that says so, how long they may be, and how to end it."""
+    """A trainer that clips gradients, and how."""
 
     trainer: str
+    how: str
     option: str
-    norm: float
+    size: float
+    """How large they may be."""
     way_out: str
+    """How to end it."""
 
 
 def clipping_trainer() -> TrainerClips | None:
@@ -81,9 +89,12 @@ def clipping_trainer() -> TrainerClips | None:
             if kind.__name__ != "Trainer" or package not in TRAINERS:
                 continue
             option, way_out = TRAINERS[package]
-            norm: Any = getattr(getattr(one, "args", one), option, None)
-            if isinstance(norm, float | int) and norm > 0:
-                return TrainerClips(f"the Trainer of {package}", option, norm, way_out)
+            size: Any = getattr(getattr(one, "args", one), option, None)
+            if isinstance(size, float | int) and size > 0:
+                algorithm: Any = getattr(one, "gradient_clip_algorithm", None)  # a string, or an enumeration
+                by_value = getattr(algorithm, "value", algorithm) == "value"
+                how = "entry by entry, by value" if by_value else "by their Euclidean norm"
+                return TrainerClips(f"the Trainer of {package}", how, option, size, way_out)
     return None
 
 
@@ -111,7 +122,8 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     the first step, with a warning. Switch that off (``TrainingArguments(max_grad_norm=0)``,
     ``gradient_clip_val=None``) and give the optimizer ``max_norm=1.0``: every step then begins with this
     function. In a loop of your own do the same, or call it before ``optimizer.step()``; with a
-    ``GradScaler`` after its ``unscale_``.
+    ``GradScaler`` after its ``unscale_``. No step can see that a loop has called torch's ``clip_grad_norm_``,
+    or that of Accelerate's ``Accelerator``, before it: nothing warns of these, so leave them out.
 
     Args:
         optimizer: ``FullMetricSGD``, ``ScaledSGD``, ``UnitNormSGD`` (which has s = 1), or one that
@@ -131,8 +143,7 @@ def clip_invariant_norm_(optimizer: Optimizer, max_norm: float) -> Tensor:
     >>> clip_invariant_norm_(optimizer, 1.0), w.grad
     (tensor(5.), tensor([[0.2000, 0.0000]]))
     """
-    while not hasattr(optimizer, "scales") and isinstance(getattr(optimizer, "optimizer", None), Optimizer):
-        optimizer = cast("Any", optimizer).optimizer  # Accelerate wraps it
+    optimizer = unwrapped_optimizer(optimizer)
     if not hasattr(optimizer, "scales"):
         raise OptionError(
             f"{type(optimizer).__name__} has no scales to measure gradients by: take an optimizer of "

@@ -1,16 +1,19 @@
 """``param_groups``: every parameter of a model in the group its layer calls for, as a printable list."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
-from symoptim.errors import OptionError, SymmetryError
-from symoptim.modules import require_module
+from symoptim.errors import OptionError, SymmetryError, with_article
+from symoptim.modules import require_module, unwrapped
 from symoptim.optim.checks import completed, is_zero, labeled
 from symoptim.optim.doubts import warn_of_frozen, warn_of_hidden_classifier, warn_of_plain
 from symoptim.optim.unit_rows import gauge_weights
 from symoptim.routing import GEOMETRIES, Geometry, Role, Routed, names_any, route, routed_in
+from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.roles import roles_from
 from symoptim.symmetry.spec import SymmetrySpec
@@ -97,11 +100,14 @@ def param_groups(
         example_inputs: positional arguments of a call; ``()`` if there are none.
         keywords: its other arguments.
         spec: symmetries of the model that are known, instead of finding them; they are certified again if
-            there are ``example_inputs``, or calls that they were found by.
+            there are ``example_inputs``, or calls that they were found by. Of those that were read from JSON
+            it is not known how much an eps is felt: give them ``example_inputs`` and ``keywords``, on which
+            :class:`symoptim.UnitNormSGD` measures it.
         inputs: more calls, and
         vouch: modules that take no other paths, as :func:`symoptim.discover` has them.
         overrides: geometry by name of a module (for all weights under it with two axes or more) or of a
-            single parameter, or a :class:`symoptim.Role` to give the axis too; the longest name wins.
+            single parameter, or of a pattern of such names (``"*.lora_B.*"``), or a :class:`symoptim.Role` to
+            give the axis too; the longest name wins, then the longest pattern.
         only: a part of the network: groups have its parameters alone, with the roles they have in the
             whole. They are the network's own, or others of the same names (a copy from which layers were
             taken away, say, whether or not the network itself has any memory).
@@ -143,8 +149,8 @@ def param_groups(
     """
     if not isinstance(model, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise OptionError(
-            "param_groups needs the model itself, for its layers say what parameters are; got a "
-            f"{type(model).__name__}: give the nn.Module"
+            "param_groups needs the model itself, for its layers say what parameters are; got "
+            f"{with_article(type(model).__name__)}: give the nn.Module"
         )
     model, overrides = require_module(model), overrides or {}
     spec = _certified(model, spec, example_inputs, keywords, inputs, vouch)
@@ -182,6 +188,8 @@ def _certified(
         spec = discover(model, example_inputs, keywords, inputs=inputs, vouch=vouch)
     elif inputs is not None or vouch:
         raise OptionError("inputs= and vouch= are for finding symmetries, and spec= has them: leave them out")
+    elif example_inputs is not None:
+        spec = _with_example(spec, (example_inputs, prepared(unwrapped(model), example_inputs, keywords)))
     if example_inputs is None:
         if not spec.examples:
             spec.require_model(model)
@@ -197,6 +205,12 @@ def _certified(
             "example_inputs= out; symoptim.discover and certify say more"
         )
     return spec
+
+
+def _with_example(spec: SymmetrySpec, call: tuple[tuple[Any, ...], dict[str, Any]]) -> SymmetrySpec:
+    """The same symmetries; whoever acts with them measures on a copy of that call what an eps does."""
+    copied = tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), call)
+    return replace(spec, examples=(copied,))
 
 
 def _without_zeros(routed: list[Routed], overrides: Mapping[str, Geometry | Role]) -> list[Routed]:

@@ -9,7 +9,7 @@ from symoptim.errors import OptionError
 from symoptim.modules import unwrapped
 from symoptim.optim.apply import Factors
 from symoptim.optim.bound import BoundMetric
-from symoptim.optim.checks import Group
+from symoptim.optim.checks import Group, require_params
 
 
 class InFullMetric(Optimizer):
@@ -27,6 +27,7 @@ class InFullMetric(Optimizer):
                 f"geometry '{param_group['geometry']}' has no place in the full metric, which gives every "
                 "weight a scale: give parameters of the model, or groups without 'geometry'"
             )
+        require_params(param_group)
         named = [self._named(member) for member in _listed(param_group["params"])]
         super().add_param_group({**param_group, "params": named, "geometry": "plain", **self.bound.saved()})
         self.bound.notices.grouped(parameter for _, parameter in named)

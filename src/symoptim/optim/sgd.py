@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import GeometryWarning, OptionError, ZeroFilterError
+from symoptim.geometry.unit_norm import NOTED
 from symoptim.optim.apply import Factors, filter_norms
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.checks import (
@@ -19,7 +20,6 @@ from symoptim.optim.checks import (
 )
 from symoptim.optim.groups import ParameterGroups
 from symoptim.optim.unit_rows import (
-    NOTED,
     GaugeStart,
     changes_of_norms,
     gauge_start,
@@ -235,7 +235,7 @@ class UnitNormSGD(GeometricSGD):
         super()._check(group)
         if group["geometry"] != "rows":
             return
-        for name, which in filters_without_direction(group):
+        for name, which, _ in filters_without_direction(group):
             raise ZeroFilterError(
                 f"{name} has rows without a direction ({which}), which cannot be kept at unit norm: "
                 "initialize them, or put the parameter into a 'plain' group"
@@ -257,8 +257,9 @@ class UnitNormSGD(GeometricSGD):
             return
         names, largest = list(changed), float(f"{max(changed.values()):.3g}")
         way_out = (
-            "Give groups of symoptim.param_groups(model, example_inputs=...), with which outputs stay what "
-            "they are, or normalize=True if the change is meant"
+            "Give groups of symoptim.param_groups(model, example_inputs=(x,)), or of param_groups(model, "
+            "example_inputs=(), keywords=dict(batch)) for a model called as model(**batch): with these "
+            "outputs stay what they are. Or give normalize=True if the change is meant"
         )
         if changed_since:
             way_out = (
@@ -268,8 +269,10 @@ class UnitNormSGD(GeometricSGD):
         if group["normalize"] is False:
             raise OptionError(
                 "normalize=False, and rows are not of unit norm (the length of one would have to change by a "
-                f"factor of {largest:g}): {first_few(names)}. Give them unit norm by "
-                "symoptim.balance_(model), or leave normalize out"
+                f"factor of {largest:g}): {first_few(names)}. Two ways keep what the model computes: leave "
+                "normalize out and give groups of symoptim.param_groups(model, example_inputs=...), or call "
+                "symoptim.balance_(model, spec=spec) first and put rows that it cannot give unit norm into "
+                "'plain' groups. normalize=True changes it"
             )
         if group["normalize"] is None and max(changed.values()) > 1 + NOTED:
             warn_user(

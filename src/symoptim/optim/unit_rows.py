@@ -1,22 +1,22 @@
 """How ``UnitNormSGD`` begins: which rows get unit norm, and which rescaling keeps outputs what they were."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from symoptim.errors import OptionError, SymmetryError, first_few
+from symoptim.errors import EpsWarning, OptionError, SymmetryError, first_few, warn_user
 from symoptim.geometry.distributed import gathered
-from symoptim.geometry.filters import Axes, has_unit_norm, lacks_direction, norm, update_dtype
+from symoptim.geometry.filters import lacks_direction
+from symoptim.geometry.unit_norm import NOTED, change_of_norms
 from symoptim.modules import unwrapped
 from symoptim.optim.checks import Group, labeled, zero_redundancy_optimizer
 from symoptim.routing import axes_of
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.state import TOLERANCE
 from symoptim.symmetry.unit_rows import GaugeRows, gauge_rows, unit_norm_element
-
-NOTED = 2.0**-9
-"""Relative change of a norm that is worth a warning: rounding to bfloat16 makes no larger ones."""
 
 
 class GaugeStart(NamedTuple):
@@ -35,8 +35,18 @@ class GaugeStart(NamedTuple):
         """Give the rows unit norm; an error, with nothing changed, if outputs would change."""
         if not bool(self.element.any()):
             return
+        tolerance = TOLERANCE
+        if self.spec.approximate and not self.spec.examples:
+            tolerance = math.inf
+            warn_user(
+                "these symmetries hold up to an eps, and whether it is felt where UnitNormSGD gives rows "
+                "unit norm was not checked, for there is no input: give one to groups, as in "
+                "param_groups(model, spec=spec, example_inputs=(x,)), or example_inputs=(), "
+                "keywords=dict(batch)",
+                EpsWarning,
+            )
         try:
-            self.spec.rescale_(unwrapped(self.model), self.element)
+            self.spec.rescale_(unwrapped(self.model), self.element, tolerance=tolerance)
         except SymmetryError as failure:
             raise SymmetryError(
                 f"UnitNormSGD cannot begin: {failure}. Both are options of symoptim.balance_: to accept "
@@ -146,17 +156,6 @@ def changes_of_norms(group: Group, some: Iterable[Tensor]) -> dict[str, float]:
     return found
 
 
-def change_of_norms(weight: Tensor, over: Axes) -> float:
-    """The largest factor by which normalization would change a norm, up or down; 1 where it changes none.
-
-    >>> change_of_norms(torch.tensor([[3.0, 4.0], [0.5, 0.0], [1.0, 0.0]]), (-1,))
-    5.0
-    """
-    lengths = norm(weight.to(update_dtype(weight.dtype)), over)
-    factor = torch.where(has_unit_norm(weight, over), 1.0, torch.maximum(lengths, 1 / lengths))
-    return float(gathered(factor).max()) if factor.numel() else 1.0
-
-
 def require_unit_norm_in_parts() -> None:
     """Refuse to normalize a part of the parameters, which torch's ZeroRedundancyOptimizer hands out.
 
@@ -174,5 +173,7 @@ def _require_unit_norm(groups: list[Group]) -> None:
         raise OptionError(
             "ZeroRedundancyOptimizer gives each process a part of the parameters, so that each would "
             f"normalize other ones ({first_few(names)}): give all rows unit norm on every process first, by "
-            "symoptim.balance_(model) or symoptim.UnitNormSGD(groups)"
+            "symoptim.balance_(model, spec=spec), which leaves what the model computes as it is (rows that "
+            "it leaves out belong into groups with geometry='plain'), or by symoptim.balance_(model, "
+            "tolerance=math.inf), which does not"
         )

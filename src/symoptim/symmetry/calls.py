@@ -4,8 +4,10 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, cast
 
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
+from symoptim.errors import PathWarning, warn_user
 from symoptim.symmetry.tensors import arguments_of
 
 CACHE = "use_cache"
@@ -52,6 +54,17 @@ def calls_of(inputs: Any) -> list[tuple[tuple[Any, ...], Mapping[str, Any] | Non
     ([((1, 2), None)], [])
     """
     return [_call(one) for one in (cast("list[Any]", inputs) if isinstance(inputs, list) else [inputs])]
+
+
+def warn_of_empty(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    """Say so if there is nothing in the tensors of a call: whatever a model computes of them is nothing."""
+    tensors = [one for one in tree_leaves((positional, dict(keywords))) if isinstance(one, Tensor)]
+    if tensors and not any(one.numel() for one in tensors):
+        warn_user(
+            f"the example has no entries (a tensor of shape {tuple(tensors[0].shape)}): nothing is seen on "
+            "it, and all that it passes through is pinned. Give one with at least one row",
+            PathWarning,
+        )
 
 
 def _call(given: Any) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:

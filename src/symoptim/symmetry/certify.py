@@ -24,9 +24,10 @@ from symoptim.symmetry.calls import prepared
 from symoptim.symmetry.drawn import Drawn, are_equal, other_calls, tensors_of
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.failures import by_name, described
+from symoptim.symmetry.pass_memory import is_out_of_memory
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of
-from symoptim.symmetry.trials import Outputs, Trials, powers_of_two, ran_out_of_memory
+from symoptim.symmetry.trials import Outputs, Trials, powers_of_two
 
 PASSING = 1e-8
 """Errors below count as rounding: deep networks magnify that of float64."""
@@ -185,7 +186,7 @@ def certify(
         except SymmetryError as failure:
             return _not_tried(spec, str(failure))
         except Exception as failure:  # of the model: on copies, in float64, or on these inputs
-            if ran_out_of_memory(failure):
+            if is_out_of_memory(failure):
                 raise
             failed = failed or described(failure)
         else:

@@ -15,7 +15,7 @@ from symoptim.errors import OptionError, PathWarning, TraceError, first_few, war
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
 from symoptim.symmetry.arguments import unpacked
-from symoptim.symmetry.calls import calls_of, prepared
+from symoptim.symmetry.calls import calls_of, prepared, warn_of_empty
 from symoptim.symmetry.changing_constants import with_unknown
 from symoptim.symmetry.failures import FailingModelError, described, require_plain
 from symoptim.symmetry.form import FIXED
@@ -91,6 +91,7 @@ def discover(
     positional = arguments_of(example_inputs)
     first = Call(positional, prepared(model, positional, keywords))
     given = [first, *_calls(model, inputs, first)]
+    warn_of_empty(*first)
     visible, calls = _unpacked(model, given)
     require_plain(model)
     # Passes work on copies, and refuse to write to the model's own tensors; but not by way of an array.

@@ -15,9 +15,10 @@ from symoptim.symmetry.arguments import unpacked
 from symoptim.symmetry.calls import calls_of
 from symoptim.symmetry.exact import Arguments
 from symoptim.symmetry.failures import described
+from symoptim.symmetry.pass_memory import is_out_of_memory
 from symoptim.symmetry.reused import Reused
 from symoptim.symmetry.spec import SymmetrySpec
-from symoptim.symmetry.trials import Outputs, Trials, ran_out_of_memory
+from symoptim.symmetry.trials import Outputs, Trials
 
 
 def require_unfelt(
@@ -78,7 +79,7 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
             visible = [_moved_to(devices, (arguments, named)) for _, arguments, named in opened]
             return Felt(spec, opened[0][0], visible, wide=wide)
         except Exception as failure:  # of the model: on copies, in float64, or on these inputs
-            if ran_out_of_memory(failure):
+            if is_out_of_memory(failure):
                 raise
             reason = reason or described(failure)
     warn_user(
@@ -121,7 +122,7 @@ class Felt:
             try:
                 self._add(Trials(spec, model, wide=wide, modes=evaluation, reused=reused))
             except Exception as failure:  # it may be a mode the model has never been in: that is said
-                if ran_out_of_memory(failure):
+                if is_out_of_memory(failure):
                     raise
                 warn_user(
                     "the effect of eps on the outputs in evaluation mode was not measured, because the model "

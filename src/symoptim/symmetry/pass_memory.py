@@ -67,10 +67,10 @@ def _on_meta(value: Any) -> Any:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory, of this machine or of what a pass may take, was not enough.
+    """Whether memory, of this machine or of what a pass may take, was not enough: the model is not to blame.
 
-    >>> is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried ..."))
-    True
+    >>> is_out_of_memory(MemoryError()), is_out_of_memory(RuntimeError("shapes cannot be multiplied"))
+    (True, False)
     """
     kinds = cast("tuple[type[Exception], ...]", (MemoryError, torch.OutOfMemoryError, TooLargeError))
-    return isinstance(error, kinds) or "can't allocate memory" in str(error)
+    return isinstance(error, kinds) or "DefaultCPUAllocator" in str(error)

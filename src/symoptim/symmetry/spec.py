@@ -14,14 +14,30 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError, SymmetryError
+from symoptim.errors import OptionError, with_article
 from symoptim.modules import require_module
 from symoptim.symmetry.sparse import Sparse
-from symoptim.symmetry.state import TOLERANCE, require_movable, require_ties, require_tolerance, rescaled
+from symoptim.symmetry.state import (
+    TOLERANCE,
+    require_movable,
+    require_shapes,
+    require_ties,
+    require_tolerance,
+    rescaled,
+)
 from symoptim.symmetry.tensors import model_tensors, on_cpu
 
 if TYPE_CHECKING:
     from symoptim.symmetry.certify import Certificate
+
+
+def require_spec(spec: object) -> None:
+    """Refuse what are no symmetries, such as a model where these are asked for."""
+    if not isinstance(spec, SymmetrySpec):
+        raise OptionError(
+            "spec must be the symmetries of a model, of symoptim.discover; got "
+            f"{with_article(type(spec).__name__)}: give models first and spec after them, or spec=spec"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,14 +244,10 @@ class SymmetrySpec:
 
     def require_model(self, model: nn.Module) -> dict[str, Tensor]:
         """The model's tensors by name; an error if they are not those this group is about."""
-        there = model_tensors(require_module(model))
-        for name, moved in self.tensors.items():
-            found = tuple(there[name].shape) if name in there else None
-            if found != moved.shape:
-                has = "is not there" if found is None else f"has shape {found}"
-                raise SymmetryError(
-                    f"these are another model's symmetries: '{name}' must have shape {moved.shape}, and {has}"
-                )
+        model = require_module(model)
+        there = model_tensors(model)
+        shapes = {name: moved.shape for name, moved in self.tensors.items()}
+        require_shapes(there, shapes, type(model).__name__)
         require_ties(there, self.tensors, self.aliases)
         return there
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.errors import OptionError, SymmetryError
+from symoptim.errors import OptionError, SymmetryError, first_few
 
 EXPONENTS = {
     "momentum_buffer": -1,
@@ -89,6 +89,43 @@ def _require_plain(name: str, group: Mapping[str, Any]) -> None:
 
 DECOUPLED = ("AdamW", "Muon")
 """Optimizers whose weight decay does not go through their state."""
+
+
+def require_shapes(there: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]], model: str) -> None:
+    """Refuse a model that does not have the tensors of a group.
+
+    Args:
+        there: the model's tensors by all their names.
+        shapes: of the tensors of the group.
+        model: class of the model.
+
+    Raises:
+        SymmetryError: one is not there, or has another shape.
+    """
+    if missing := [name for name in shapes if name not in there]:
+        raise SymmetryError(
+            f"these are another model's symmetries: {model} has no parameter or buffer {first_few(missing)}: "
+            f"{_where(there, shapes)}"
+        )
+    for name, shape in shapes.items():
+        if (found := tuple(there[name].shape)) != shape:
+            raise SymmetryError(
+                f"these are another model's symmetries: '{name}' must have shape {shape}, and has shape "
+                f"{found}"
+            )
+
+
+def _where(there: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """The module that has all tensors of a group, if it is a part of the model, or has it as a part."""
+    first, found = next(iter(shapes)), {name: tuple(tensor.shape) for name, tensor in there.items()}
+    for path in [name.removesuffix(f".{first}") for name in there if name.endswith(f".{first}")]:
+        if all(found.get(f"{path}.{name}") == shape for name, shape in shapes.items()):
+            return f"they were found on what is its '{path}': give that module, model.get_submodule('{path}')"
+    for path in [first.removesuffix(f".{name}") for name in there if first.endswith(f".{name}")]:
+        inside = {name.removeprefix(f"{path}."): shape for name, shape in shapes.items()}
+        if all(found.get(name) == shape for name, shape in inside.items()):
+            return f"they were found on a model that has this one as '{path}': give that model"
+    return "find those of this model, symoptim.discover(model, ...)"
 
 
 def require_ties(there: Mapping[str, Tensor], names: Iterable[str], aliases: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from symoptim.errors import TraceError
+from symoptim.errors import TraceError, with_article
 
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
@@ -140,8 +140,9 @@ def tensors_in(output: Any) -> list[Tensor]:
     for leaf in leaves:
         if not isinstance(leaf, Tensor | int | float | complex | str | bytes | torch.dtype | None):
             raise TraceError(
-                f"the model returns a {type(leaf).__name__}, and tensors in it cannot be seen: let it return "
-                "tensors, tuples, lists or dictionaries, or register the class with torch.utils._pytree; if "
+                f"the model returns {with_article(type(leaf).__name__)}, and tensors in it cannot be seen: "
+                "let it return tensors, tuples, lists or dictionaries, or register the class with "
+                "torch.utils._pytree; if "
                 'it is a cache, call without it (keywords={"use_cache": False}, or use_cache = False in '
                 "its config)"
             )

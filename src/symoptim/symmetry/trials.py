@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_map
 from symoptim.errors import SymmetryError
 from symoptim.symmetry.exact import Arguments, Trial, dense, difference
 from symoptim.symmetry.failures import described
+from symoptim.symmetry.pass_memory import is_out_of_memory
 from symoptim.symmetry.reused import Reused, act
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import model_tensors, on_cpu
@@ -124,7 +125,7 @@ class Trials:
         except SymmetryError:
             raise
         except Exception as failure:  # whatever else it is, the copies differ
-            if ran_out_of_memory(failure):
+            if is_out_of_memory(failure):
                 raise
             self.notes[f"a rescaled copy cannot be called ({described(failure)})"] = None
             return Change(math.inf, 0.0)
@@ -166,21 +167,11 @@ class Trials:
                     if loss is not None:
                         cast("Any", loss).backward()
             except RuntimeError as failure:  # it writes to what the backward pass needs, or there is none
-                if ran_out_of_memory(failure):
+                if is_out_of_memory(failure):
                     raise
                 return None
         gradients = ((name, leaf, leaf.grad) for name, leaf in leaves.items())
         return {name: _product(leaf, grad) for name, leaf, grad in gradients if grad is not None}
-
-
-def ran_out_of_memory(failure: Exception) -> bool:
-    """Whether a failure says nothing about the model, but about the machine: there is not enough memory.
-
-    >>> ran_out_of_memory(MemoryError()), ran_out_of_memory(RuntimeError("shapes cannot be multiplied"))
-    (True, False)
-    """
-    kinds: tuple[Any, ...] = MemoryError, torch.cuda.OutOfMemoryError
-    return isinstance(failure, kinds) or "DefaultCPUAllocator" in str(failure)
 
 
 def _product(leaf: Tensor, gradient: Tensor) -> Tensor:

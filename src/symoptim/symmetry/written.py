@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from symoptim.errors import OptionError
+from symoptim.errors import OptionError, with_article
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import on_cpu, whole_numbers
@@ -62,13 +63,29 @@ def from_json(text: str) -> SymmetrySpec:
     Raises:
         OptionError: it is something else.
     """
+    if not isinstance(text, str | bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise OptionError(
+            "these are no symmetries: not the text that to_json() wrote, but "
+            f"{with_article(type(text).__name__)}: give the text, such as that of a file, path.read_text()"
+        )
     try:
         found = json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # of JSON, and of bytes that are no text
+        if is_file(text):
+            message = f"{text!r} is the path of a file: give its text, Path({text!r}).read_text()"
+            raise OptionError(message) from error
         raise OptionError(f"these are no symmetries: not JSON ({error})") from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:  # pyright: ignore[reportUnknownMemberType]
         raise OptionError(f"these are no symmetries: JSON without \"format\": '{FORMAT}'")
     return _spec(found)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def is_file(text: object) -> bool:
+    """Whether a text is the path of a file that is there."""
+    try:
+        return isinstance(text, str) and Path(text).is_file()
+    except (OSError, ValueError):  # it is too long for a path, or has a zero in it
+        return False
 
 
 def _spec(found: Mapping[str, Any]) -> SymmetrySpec:
