@@ -320,57 +320,77 @@ def after_forty(m: Any, h: Tensor) -> Tensor:
 
 
 HIDDEN: dict[str, Case] = {
-    "flag passed on": Case(passed_on(lambda x: bool(x.sum() > 1000)), FLAT, FAR),
-    "flag passed on twice": Case(passed_on(lambda x: bool(x.sum() > 1000), Passes), FLAT, FAR),
-    "number passed on": Case(passed_on(lambda x: int(x.abs().max()) // 500), FLAT, FAR),
-    "None or a tensor": Case(passed_on(lambda x: x.numel() if x.sum() > 1000 else None), FLAT, FAR),
-    "flag that variations see": Case(passed_on(lambda x: bool(x.sum() > 0)), FLAT, OTHERS),
-    "flag by a sibling": Case(own(told_by_sibling, says=Says, acts=Acts), FLAT, FAR),
-    "flag by a child": Case(own(told_to_itself, says=Says, **A_B), FLAT, FAR),
-    "name passed on": Case(own(mode_by_name, inner=Acts), FLAT, FAR),
-    "number of steps added": Case(numbers(lambda h, n: h + (n - 5)), SHORT, LONG),
-    "power of the number of steps": Case(numbers(lambda h, n: h.pow(n - 4)), SHORT, LONG),
+    "flag passed on": Case(
+        passed_on(lambda x: bool(x.sum() > 1000)), FLAT, FAR, found=5, lies_if_vouched=True
+    ),
+    "flag passed on twice": Case(
+        passed_on(lambda x: bool(x.sum() > 1000), Passes), FLAT, FAR, found=5, lies_if_vouched=True
+    ),
+    "number passed on": Case(
+        passed_on(lambda x: int(x.abs().max()) // 500), FLAT, FAR, found=5, lies_if_vouched=True
+    ),
+    "None or a tensor": Case(
+        passed_on(lambda x: x.numel() if x.sum() > 1000 else None), FLAT, FAR, found=5, lies_if_vouched=True
+    ),
+    "flag that variations see": Case(passed_on(lambda x: bool(x.sum() > 0)), FLAT, OTHERS, found=9),
+    "flag by a sibling": Case(
+        own(told_by_sibling, says=Says, acts=Acts), FLAT, FAR, found=5, lies_if_vouched=True
+    ),
+    "flag by a child": Case(own(told_to_itself, says=Says, **A_B), FLAT, FAR, found=5, lies_if_vouched=True),
+    "name passed on": Case(own(mode_by_name, inner=Acts), FLAT, FAR, found=5, lies_if_vouched=True),
+    "number of steps added": Case(numbers(lambda h, n: h + (n - 5)), SHORT, LONG, found=9),
+    "power of the number of steps": Case(numbers(lambda h, n: h.pow(n - 4)), SHORT, LONG, found=9),
     "clamped at the number of steps": Case(
-        numbers(lambda h, n: h.clamp(max=1e9 if n == 5 else n)), SHORT, LONG
+        numbers(lambda h, n: h.clamp(max=1e9 if n == 5 else n)), SHORT, LONG, found=9
     ),
-    "rolled by the number of steps": Case(numbers(lambda h, n: h.roll(n - 5, -1)), SHORT, LONG),
-    "rolled where long": Case(numbers(lambda h, n: h.roll(max(0, n - 10), -1)), SHORT, LONG),
-    "repeated by the number of steps": Case(own(repeated, c=linear(6, 6), **A_B), SHORT, LONG),
-    "groups by the number of steps": Case(own(grouped, **A_B), SHORT, LONG),
-    "list of steps": Case(own(known_sizes, **A_B), SHORT, LONG),
-    "dictionary of sizes": Case(own(by_dictionary, **A_B), SHORT, LONG),
-    "size as text": Case(own(by_text, **A_B), SHORT, LONG),
-    "size behind a value": Case(own(behind_values, **A_B), SHORT, LONG),
-    "a list that fills": Case(remembers(list, appended), FLAT, OTHERS),
-    "a deque": Case(remembers(lambda: deque(maxlen=2), appended), FLAT, OTHERS),
-    "a dictionary": Case(remembers(dict, by_name), FLAT, OTHERS),
+    "rolled by the number of steps": Case(numbers(lambda h, n: h.roll(n - 5, -1)), SHORT, LONG, found=10),
+    "rolled where long": Case(numbers(lambda h, n: h.roll(max(0, n - 10), -1)), SHORT, LONG, found=10),
+    "repeated by the number of steps": Case(own(repeated, c=linear(6, 6), **A_B), SHORT, LONG, found=15),
+    "groups by the number of steps": Case(own(grouped, **A_B), SHORT, LONG, found=11),
+    "list of steps": Case(own(known_sizes, **A_B), SHORT, LONG, found=9),
+    "dictionary of sizes": Case(own(by_dictionary, **A_B), SHORT, LONG, found=9),
+    "size as text": Case(own(by_text, **A_B), SHORT, LONG, found=9),
+    "size behind a value": Case(own(behind_values, **A_B), SHORT, LONG, found=5),
+    "a list that fills": Case(remembers(list, appended), FLAT, OTHERS, found=5),
+    "a deque": Case(remembers(lambda: deque(maxlen=2), appended), FLAT, OTHERS, found=5),
+    "a dictionary": Case(remembers(dict, by_name), FLAT, OTHERS, found=9),
     "a tensor in place": Case(remembers(lambda: torch.zeros(6), in_place), FLAT, OTHERS),
-    "a tensor replaced": Case(remembers(lambda: torch.ones(6), replaced), FLAT, OTHERS),
+    "a tensor replaced": Case(remembers(lambda: torch.ones(6), replaced), FLAT, OTHERS, found=9),
     "the last mean is asked": Case(remembers(lambda: torch.ones(()), asks_the_last), FLAT, FAR),
-    "forty calls": Case(remembers(lambda: [0], counted), FLAT, MANY),
-    "rare chance of Python": Case(drawn(random.random, 0.02), FLAT, MANY),
-    "rare chance of NumPy": Case(drawn(lambda: float(np.random.rand()), 0.02), FLAT, MANY),
-    "rare chance of torch": Case(drawn(lambda: float(torch.rand(())), 0.02), FLAT, MANY),
-    "a generator of NumPy": Case(with_its_own(lambda: np.random.default_rng(0)), FLAT, MANY),
-    "a generator of Python": Case(with_its_own(lambda: random.Random(0)), FLAT, MANY),
-    "sampled rows": Case(own(sampled, p=table(12, 6), **A_B), FLAT, MANY),
-    "compiling": Case(own(compiled, **A_B), FLAT, OTHERS),
-    "exporting": Case(own(exported, **A_B), FLAT, OTHERS),
-    "close": Case(own(close, **A_B), FLAT, OTHERS),
-    "caught": Case(own(caught, **A_B), FLAT, OTHERS),
-    "every row": Case(own(every_row, **A_B), FLAT, FAR),
-    "long and high": Case(own(if_long_and_high, **A_B), SHORT, ((x(12, 12, W),), *LONG)),
-    "long and positive": Case(own(if_long_and_positive, **A_B), SHORT, ((x(2, 12, W).abs(),), *LONG)),
+    "forty calls": Case(remembers(lambda: [0], counted), FLAT, MANY, found=5, lies_if_vouched=True),
+    "rare chance of Python": Case(drawn(random.random, 0.02), FLAT, MANY, found=5, lies_if_vouched=True),
+    "rare chance of NumPy": Case(
+        drawn(lambda: float(np.random.rand()), 0.02), FLAT, MANY, found=5, lies_if_vouched=True
+    ),
+    "rare chance of torch": Case(drawn(lambda: float(torch.rand(())), 0.02), FLAT, MANY, found=5),
+    "a generator of NumPy": Case(with_its_own(lambda: np.random.default_rng(0)), FLAT, MANY, found=5),
+    "a generator of Python": Case(
+        with_its_own(lambda: random.Random(0)), FLAT, MANY, found=5, lies_if_vouched=True
+    ),
+    "sampled rows": Case(own(sampled, p=table(12, 6), **A_B), FLAT, MANY, found=5),
+    "compiling": Case(own(compiled, **A_B), FLAT, OTHERS, found=9),
+    "exporting": Case(own(exported, **A_B), FLAT, OTHERS, found=9),
+    "close": Case(own(close, **A_B), FLAT, OTHERS, found=5),
+    "caught": Case(own(caught, **A_B), FLAT, OTHERS, found=5),
+    "every row": Case(own(every_row, **A_B), FLAT, FAR, found=5, lies_if_vouched=True),
+    "long and high": Case(own(if_long_and_high, **A_B), SHORT, ((x(12, 12, W),), *LONG), found=9),
+    "long and positive": Case(
+        own(if_long_and_positive, **A_B), SHORT, ((x(2, 12, W).abs(),), *LONG), found=9
+    ),
     "counts what is positive": Case(
-        own(counts_where_positive, calls=lambda: [0], **A_B), FLAT, (*FAR, *FAR, *FAR, *OTHERS)
+        own(counts_where_positive, calls=lambda: [0], **A_B),
+        FLAT,
+        (*FAR, *FAR, *FAR, *OTHERS),
+        found=5,
+        lies_if_vouched=True,
     ),
-    "values, then a size": Case(own(values_then_size, **A_B), SHORT, LONG),
+    "values, then a size": Case(own(values_then_size, **A_B), SHORT, LONG, found=9),
     "a size where negative": Case(
-        own(size_where_negative, **A_B), (x(2, 5, W).abs(),), (*LONG, (-x(2, 31, W).abs(),))
+        own(size_where_negative, **A_B), (x(2, 5, W).abs(),), (*LONG, (-x(2, 31, W).abs(),)), found=9
     ),
-    "three sizes": Case(own(by_three_sizes, **A_B), SHORT, LONG),
+    "three sizes": Case(own(by_three_sizes, **A_B), SHORT, LONG, found=5, lies_if_vouched=True),
     "number by the number of rows": Case(
-        numbers(lambda h, n: h + h.new_full((6,), 0.0 if n < 9 else 1.0)), SHORT, LONG
+        numbers(lambda h, n: h + h.new_full((6,), 0.0 if n < 9 else 1.0)), SHORT, LONG, found=9
     ),
     "padded by the number of rows": Case(
         own(
@@ -380,14 +400,15 @@ HIDDEN: dict[str, Case] = {
         ),
         SHORT,
         LONG,
+        found=9,
     ),
-    "kept rows": Case(own(kept_rows, **A_B), FLAT, FAR),
-    "as long as told": Case(own(as_long_as_told, **A_B), FLAT, FAR),
-    "gradients": Case(own(learning, **A_B), FLAT, OTHERS),
-    "slots": Case(remembers(Slots, after_forty), FLAT, MANY),
-    "far inside": Case(remembers(Nested, after_forty), FLAT, MANY),
-    "an array": Case(remembers(Array, after_forty), FLAT, MANY),
-    "a closure": Case(remembers(Closure, after_forty), FLAT, MANY),
-    "itertools": Case(remembers(itertools.count, after_forty), FLAT, MANY),
-    "network in network": Case(own(lambda m, x: m.inner(x), inner=mlp), FLAT, OTHERS),
+    "kept rows": Case(own(kept_rows, **A_B), FLAT, FAR, found=5, lies_if_vouched=True),
+    "as long as told": Case(own(as_long_as_told, **A_B), FLAT, FAR, found=5, lies_if_vouched=True),
+    "gradients": Case(own(learning, **A_B), FLAT, OTHERS, found=5),
+    "slots": Case(remembers(Slots, after_forty), FLAT, MANY, found=5, lies_if_vouched=True),
+    "far inside": Case(remembers(Nested, after_forty), FLAT, MANY, found=5, lies_if_vouched=True),
+    "an array": Case(remembers(Array, after_forty), FLAT, MANY, found=5, lies_if_vouched=True),
+    "a closure": Case(remembers(Closure, after_forty), FLAT, MANY, found=5, lies_if_vouched=True),
+    "itertools": Case(remembers(itertools.count, after_forty), FLAT, MANY, found=5, lies_if_vouched=True),
+    "network in network": Case(own(lambda m, x: m.inner(x), inner=mlp), FLAT, OTHERS, found=15),
 }

@@ -12,16 +12,18 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from symmetry.hidden_paths import HIDDEN
-from symmetry.other_paths import NETWORKS, Case
+from symmetry.other_paths import NETWORKS, Case, mlp
 from symmetry.size_paths import SIZED
 from symmetry.told_paths import TOLD
 from symoptim import SymmetrySpec, discover
-from symoptim.errors import EpsWarning, OptionError, PathWarning, SymmetryError, TraceError
+from symoptim.errors import EpsWarning, PathWarning, SymmetryError
 
 pytestmark = pytest.mark.slow
 ALL = NETWORKS | HIDDEN | SIZED | TOLD
 EXACT, FELT = 1e-8, 5e-3
 """Changes of outputs, relative to the largest, that are rounding; those where eps may be felt."""
+FREE = 5
+"""Hidden units of the plain network after each."""
 
 
 def wide(value: Any) -> Any:
@@ -43,12 +45,24 @@ def outputs(model: nn.Module, case: Case, *, train: bool) -> list[Tensor]:
     return found
 
 
+class Followed(nn.Module):
+    """A network, and a plain one after it, whose hidden units stay free whatever the first one does."""
+
+    def __init__(self, network: nn.Module, width: int) -> None:
+        super().__init__()
+        self.network, self.plain = network, mlp(width, FREE)
+
+    def forward(self, *inputs: Any) -> Tensor:
+        return self.plain(self.network(*inputs))
+
+
 def made(case: Case) -> nn.Module:
     """A network of its own, for copies share the state of closures."""
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)  # not double(): a second way to a weight would lead to the old one
     try:
-        return case.make().train(case.train)
+        network = case.make()
+        return (Followed(network, case.width) if case.width else network).train(case.train)
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -68,22 +82,35 @@ def largest_change(case: Case, spec: SymmetrySpec) -> float:
     return worst
 
 
-@pytest.mark.parametrize("name", ALL)
+def found(case: Case, **options: Any) -> SymmetrySpec:
+    return discover(made(case), tree_map(wide, case.example), **options)
+
+
+def change_unless_refused(case: Case, spec: SymmetrySpec) -> float:
+    try:
+        return largest_change(case, spec)
+    except SymmetryError:
+        if not case.may_be_refused:
+            raise
+        return 0.0
+
+
+BLOCKS = pytest.mark.xfail(strict=True, reason="sizes behind a last block of one step are not looked for")
+PARAMETERS = [pytest.param(name, marks=[BLOCKS] if name == "carried state" else []) for name in ALL]
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
 def test_what_is_found_holds_on_other_paths_too(name: str) -> None:
+    """Or the group is smaller than without a look at other paths, and says why."""
     case = ALL[name]
-    model = made(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PathWarning)
         warnings.simplefilter("ignore", EpsWarning)
         warnings.simplefilter("ignore", UserWarning)  # torch's, of what the networks do
-        try:
-            spec = discover(model, tree_map(wide, case.example))
-            change = largest_change(case, spec)
-        except (TraceError, OptionError, SymmetryError) as error:
-            refused: str | None = str(error)
-        else:
-            refused = None
-    if refused is not None:
-        assert "eps" in refused or "inputs" in refused, refused
-        return
+        spec, trusting = found(case), found(case, vouch=["*"])
+        change = change_unless_refused(case, spec)
+        lie = largest_change(case, trusting) if case.lies_if_vouched else None
+    assert len(spec) >= case.found
     assert change < (FELT if spec.approximate else EXACT)
+    assert len(trusting) <= len(spec) or spec.paths or spec.unreached
+    assert lie is None or lie > FELT

@@ -51,6 +51,20 @@ def test_a_size_that_is_too_large_to_be_tried_is_in_doubt() -> None:
     assert sum("too large to be tried" in sentence for sentence in spec.paths) == 1
 
 
+def test_into_how_many_parts_torch_splits_is_compared() -> None:
+    def split(m: Any, x: Tensor) -> Tensor:
+        parts = x.split(40, dim=1)
+        return m.b(
+            torch.cat([m.a(one).tanh() if number else m.a(one).relu() for number, one in enumerate(parts)], 1)
+        )
+
+    spec = discover(own(split, **A_B)(), SHORT)
+    assert not len(spec)
+    assert any(
+        "sizes of the inputs decide the path" in sentence and "41" in sentence for sentence in spec.paths
+    )
+
+
 def test_comparisons_without_an_end_are_said() -> None:
     def chunks(m: Any, x: Tensor) -> Tensor:
         done = 0

@@ -135,38 +135,92 @@ def hooked() -> nn.Module:
 
 
 TOLD: dict[str, Case] = {
-    "rows left": Case(Pruned, FLAT, ONE_LEFT),
+    "rows left": Case(Pruned, FLAT, ONE_LEFT, found=5, lies_if_vouched=True),
     "rows left, by the same caller": Case(
-        both(lambda x: x[x.norm(dim=-1) < 50], lambda kept: len(kept) < 2), FLAT, ONE_LEFT
+        both(lambda x: x[x.norm(dim=-1) < 50], lambda kept: len(kept) < 2),
+        FLAT,
+        ONE_LEFT,
+        found=5,
+        lies_if_vouched=True,
     ),
-    "kinds of values": Case(both(lambda x: (x > 100).unique(), lambda kinds: len(kinds) > 1), FLAT, ONE_LEFT),
-    "as many as counted": Case(both(memories, lambda some: some.shape[0] > 4), FLAT, FAR),
+    "kinds of values": Case(
+        both(lambda x: (x > 100).unique(), lambda kinds: len(kinds) > 1),
+        FLAT,
+        ONE_LEFT,
+        found=5,
+        lies_if_vouched=True,
+    ),
+    "as many as counted": Case(
+        both(memories, lambda some: some.shape[0] > 4), FLAT, FAR, found=5, lies_if_vouched=True
+    ),
     "length of a list": Case(
-        both(lambda x: [x, x] if is_far(x) else [x], lambda some: len(some) > 1), FLAT, FAR
+        both(lambda x: [x, x] if is_far(x) else [x], lambda some: len(some) > 1),
+        FLAT,
+        FAR,
+        found=5,
+        lies_if_vouched=True,
     ),
     "length of a tuple": Case(
-        both(lambda x: (x, x) if is_far(x) else (x,), lambda some: len(some) > 1), FLAT, FAR
+        both(lambda x: (x, x) if is_far(x) else (x,), lambda some: len(some) > 1),
+        FLAT,
+        FAR,
+        found=5,
+        lies_if_vouched=True,
     ),
     "names": Case(
-        both(lambda x: {"far" if is_far(x) else "near": x}, lambda named: "far" in named), FLAT, FAR
+        both(lambda x: {"far" if is_far(x) else "near": x}, lambda named: "far" in named),
+        FLAT,
+        FAR,
+        found=5,
+        lies_if_vouched=True,
     ),
     "type": Case(
-        both(lambda x: x.float() if is_far(x) else x, lambda y: y.dtype == torch.float32), FLAT, FAR
+        both(lambda x: x.float() if is_far(x) else x, lambda y: y.dtype == torch.float32),
+        FLAT,
+        FAR,
+        found=5,
+        lies_if_vouched=True,
     ),
-    "axes": Case(both(lambda x: x[None] if is_far(x) else x, lambda y: y.dim() == 3), FLAT, FAR),
-    "attribute of a tensor": Case(both(tagged, lambda y: y.far), FLAT, FAR),
-    "exception": Case(both(near_alone, lambda y: y is None), FLAT, FAR),
-    "entries that are counted": Case(by_entries(lambda sparse: sparse._nnz()), FLAT, FAR),
-    "entries": Case(by_entries(lambda sparse: sparse.coalesce().values().numel()), FLAT, FAR),
+    "axes": Case(
+        both(lambda x: x[None] if is_far(x) else x, lambda y: y.dim() == 3),
+        FLAT,
+        FAR,
+        found=5,
+        lies_if_vouched=True,
+    ),
+    "attribute of a tensor": Case(both(tagged, lambda y: y.far), FLAT, FAR, found=5, lies_if_vouched=True),
+    "exception": Case(both(near_alone, lambda y: y is None), FLAT, FAR, found=5, lies_if_vouched=True),
+    "entries that are counted": Case(
+        by_entries(lambda sparse: sparse._nnz()), FLAT, FAR, found=5, lies_if_vouched=True
+    ),
+    "entries": Case(
+        by_entries(lambda sparse: sparse.coalesce().values().numel()),
+        FLAT,
+        FAR,
+        found=5,
+        lies_if_vouched=True,
+    ),
     "packed steps": Case(
         own(packed, **A_B),
         (x(2, 5, W), torch.tensor([5, 3])),
         ((x(2, 5, W), torch.tensor([2, 3])), (x(2, 7, W), torch.tensor([2, 1]))),
+        found=5,
+        lies_if_vouched=True,
     ),
-    "cycle": Case(scheduled(lambda: itertools.cycle([0] * 45 + [1])), FLAT, MANY),
-    "chain": Case(scheduled(lambda: itertools.chain([0] * 45, [1] * 500)), FLAT, MANY),
-    "iterator of a list": Case(scheduled(lambda: iter([0] * 45 + [1] * 500)), FLAT, MANY),
-    "count in bytes": Case(scheduled(lambda: Counts(bytearray(1))), FLAT, MANY),
-    "count in an array": Case(scheduled(lambda: Counts(array.array("i", [0]))), FLAT, MANY),
-    "count in a hook": Case(hooked, FLAT, MANY),
+    "cycle": Case(
+        scheduled(lambda: itertools.cycle([0] * 45 + [1])), FLAT, MANY, found=5, lies_if_vouched=True
+    ),
+    "chain": Case(
+        scheduled(lambda: itertools.chain([0] * 45, [1] * 500)), FLAT, MANY, found=5, lies_if_vouched=True
+    ),
+    "iterator of a list": Case(
+        scheduled(lambda: iter([0] * 45 + [1] * 500)), FLAT, MANY, found=5, lies_if_vouched=True
+    ),
+    "count in bytes": Case(
+        scheduled(lambda: Counts(bytearray(1))), FLAT, MANY, found=5, lies_if_vouched=True
+    ),
+    "count in an array": Case(
+        scheduled(lambda: Counts(array.array("i", [0]))), FLAT, MANY, found=5, lies_if_vouched=True
+    ),
+    "count in a hook": Case(hooked, FLAT, MANY, found=9, lies_if_vouched=True),
 }

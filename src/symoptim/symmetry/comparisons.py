@@ -26,6 +26,8 @@ ASK: Any = cast("Any", torch.ops.aten)._local_scalar_dense.default
 """Hands a value to Python."""
 NBYTES: Any = cast("Any", torch.Tensor).nbytes.__get__
 """Bytes of a tensor: torch does not know them of one with symbols for sizes."""
+SPLITS = ("split", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk", "hsplit", "vsplit", "dsplit")
+"""Functions of torch that return as many tensors as a size gives: what is done with each may differ."""
 LARGEST_INDEX = 2**31 - 2
 """Kernels with indices of 32 bits are for fewer entries than about that."""
 
@@ -145,11 +147,11 @@ class _noting:  # noqa: N801 - used as a statement
         self.guards, self.places = guards, places
         self.stack, self.hooks = [""], list[Any]()
 
-    def note(self, *, by_python: bool = True) -> None:
+    def note(self, *, by_python: bool = True, chooses: bool = False) -> None:
         """All guards that came since the last time are of the module on top."""
         found = self.guards.environment.guards[self.guards.seen :]
         for guard in found:
-            kept = self.guards.torchs if _is_torchs(guard) else self.guards.placed
+            kept = self.guards.placed if chooses or not _is_torchs(guard) else self.guards.torchs
             kept.append(Guard(guard.expr, self.stack[-1], by_python))
         self.guards.seen += len(found)
 
@@ -190,7 +192,7 @@ class _InTorch(TorchFunctionMode):
         try:
             return _bytes(args[0]) if func == NBYTES else func(*args, **(kwargs or {}))
         finally:
-            self.noting.note(by_python=False)
+            self.noting.note(by_python=False, chooses=getattr(func, "__name__", "") in SPLITS)
 
 
 def _bytes(tensor: Tensor) -> int:

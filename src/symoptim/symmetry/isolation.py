@@ -99,11 +99,11 @@ def _copy_of_parts(value: Any, memo: dict[int, Any]) -> Any:
         found.update({name: _copy_of(one, memo) for name, one in found.items()})
     elif kind in (list, tuple, set):
         found = cast("Any", kind)(_copy_of(one, memo) for one in value)
-    elif hasattr(value, "__dict__") and not isinstance(value, type | types.ModuleType):
+    elif not issubclass(kind, type | types.ModuleType):
         try:
             found = memo[id(value)] = copy.copy(value)
             _fill(found, value, memo)
-        except Exception:  # it cannot even be copied as a whole
+        except Exception:  # it has no attributes, or refuses to show them, or to be copied
             found = value
     else:
         found = value

@@ -95,12 +95,10 @@ def foreign(model: nn.Module) -> Iterator[Any]:
     waiting = [(value, DEPTH) for module in model.modules() for value in vars(module).values()]
     while waiting:
         value, depth = waiting.pop()
-        if isinstance(value, Tensor | nn.Module | type | types.ModuleType | str | bytes | int | float | None):
-            continue
-        if id(value) in seen or (type(value) in (dict, list, tuple, set) and not value):
+        if id(value) in seen or _leads_nowhere(value):
             continue
         seen.add(id(value))
-        if isinstance(value, UntypedStorage | TypedStorage | memoryview) or _is_array(value):
+        if _is(value, UntypedStorage | TypedStorage | memoryview) or _is_array(value):
             yield value
         elif depth:
             with suppress(Exception):  # objects of others may refuse to be looked into, in any way
@@ -111,6 +109,17 @@ def sharing_memory(model: nn.Module) -> list[Tensor]:
     """The model's tensors that lie in the memory of such an array, buffer or storage."""
     others = list(foreign(model))
     return [one for one in model_tensors(model).values() if any(shares(other, [one]) for other in others)]
+
+
+def _leads_nowhere(value: Any) -> bool:
+    if _is(value, Tensor | nn.Module | type | types.ModuleType | str | bytes | int | float | None):
+        return True
+    return type(value) in (dict, list, tuple, set) and not value
+
+
+def _is(value: Any, kinds: Any) -> bool:
+    """Whether it is of some class by its type: an object of others may say, or raise, anything if asked."""
+    return issubclass(type(value), kinds)
 
 
 def shares(value: Any, tensors: Iterable[Tensor]) -> bool:
@@ -126,7 +135,7 @@ def shares(value: Any, tensors: Iterable[Tensor]) -> bool:
 
 def _is_array(value: Any) -> bool:
     numpy: Any = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray)
+    return numpy is not None and _is(value, numpy.ndarray)
 
 
 def _place(value: Any) -> tuple[int, int]:

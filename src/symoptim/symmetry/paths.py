@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from symoptim.errors import OptionError, TraceError, first_few
-from symoptim.symmetry.attributes import attributes_of, changing
+from symoptim.symmetry.attributes import Attributes, attributes_of, changing
 from symoptim.symmetry.changing_constants import changing_constants
 from symoptim.symmetry.decisions import ASKS, Decision, answers, follow_from_answers, undecided
 from symoptim.symmetry.failures import Refusal, refusal_of
@@ -118,6 +118,8 @@ class _Surveyor:
         """Modules in which torch lost track of sizes."""
         self.left: set[str] = set()
         """Modules that compare sizes which were not tried."""
+        self.large: set[str] = set()
+        """Modules with attributes that are too large to be compared."""
         self.passes: list[Graph] = []
         self.seed = 0
         self.earlier = Earlier()
@@ -218,8 +220,10 @@ class _Surveyor:
                 self._decide(place, f"{reason} decide the path", unseen=False)
         return list(by_answers.values())
 
-    def _note_changes(self, before: Mapping[str, Any]) -> None:
-        for place in changing(before, attributes_of(self.model)):
+    def _note_changes(self, before: Attributes) -> None:
+        after = attributes_of(self.model)
+        self.large |= before.too_large | after.too_large
+        for place in changing(before, after):
             self._decide(place, "attributes change from call to call, and may decide the path of later ones")
 
     def _decide(self, place: str, reason: str, *, unseen: bool = True) -> None:
@@ -291,6 +295,9 @@ class _Surveyor:
         if self.left:
             where = first_few(place or "the model itself" for place in sorted(self.left))
             yield f"at every size that was tried another one is compared: more are not known in {where}"
+        if self.large:
+            where = first_few(place or "the model itself" for place in sorted(self.large))
+            yield f"attributes are too large to compare, and may change from call to call: in {where}"
         reasons: dict[str, set[str]] = {}
         for one in self.decisions:
             reasons.setdefault(one.reason, set()).add(one.place)
