@@ -146,7 +146,7 @@ class Statistics(nn.Module):
         return h - (mean if self.training else self.mean)
 
 
-SAME_OPERATIONS: dict[str, Case] = {
+CASES: dict[str, Case] = {
     "swapped by chance": Case(
         own(lambda m, x: both(m, x, swapped=bool(torch.rand(()) < 0.5)), **TWO), FLAT, AGAIN
     ),
@@ -188,3 +188,32 @@ SAME_OPERATIONS: dict[str, Case] = {
         train=True,
     ),
 }
+FOUND = {
+    "swapped by chance": 15,
+    "swapped by Python's chance": 5,
+    "swapped by value": 15,
+    "swapped by length": 15,
+    "the longer one first": 15,
+    "joined in either order": 5,
+    "one half": 5,
+    "one layer": 15,
+    "gated by either": 9,
+    "numbers that grow": 9,
+    "a number by length": 9,
+    "an order by value": 10,
+    "an order by length": 10,
+    "equally long": 5,
+    "square": 9,
+    "cut by length": 12,
+    "narrowed": 5,
+    "selected": 12,
+    "doubled": 5,
+    "rows of a table": 21,
+    "noise in an attribute": 9,
+    "noise in a list": 9,
+    "noise in a buffer": 9,
+    "an order drawn anew": 10,
+    "statistics put in place": 15,
+}
+"""At least so many generators are found, with a plain network after each."""
+SAME_OPERATIONS = {name: case._replace(found=FOUND[name]) for name, case in CASES.items()}

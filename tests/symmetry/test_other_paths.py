@@ -13,13 +13,14 @@ from torch.utils._pytree import tree_map
 
 from symmetry.hidden_paths import HIDDEN
 from symmetry.other_paths import NETWORKS, Case, mlp
+from symmetry.same_operations import SAME_OPERATIONS
 from symmetry.size_paths import SIZED
 from symmetry.told_paths import TOLD
 from symoptim import SymmetrySpec, discover
 from symoptim.errors import EpsWarning, PathWarning, SymmetryError
 
 pytestmark = pytest.mark.slow
-ALL = NETWORKS | HIDDEN | SIZED | TOLD
+ALL = NETWORKS | HIDDEN | SIZED | TOLD | SAME_OPERATIONS
 EXACT, FELT = 1e-8, 5e-3
 """Changes of outputs, relative to the largest, that are rounding; those where eps may be felt."""
 FREE = 5
@@ -95,11 +96,7 @@ def change_unless_refused(case: Case, spec: SymmetrySpec) -> float:
         return 0.0
 
 
-BLOCKS = pytest.mark.xfail(strict=True, reason="sizes behind a last block of one step are not looked for")
-PARAMETERS = [pytest.param(name, marks=[BLOCKS] if name == "carried state" else []) for name in ALL]
-
-
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", ALL)
 def test_what_is_found_holds_on_other_paths_too(name: str) -> None:
     """Or the group is smaller than without a look at other paths, and says why."""
     case = ALL[name]

@@ -66,8 +66,8 @@ def discover(
     Args:
         model: the network.
         example_inputs: positional arguments of a call, a tuple or a single tensor. A small one is enough (two
-            sequences of eight tokens, say): the model is run on it a dozen times, and all intermediate
-            results of a run are in memory together, as in training.
+            sequences of eight tokens, say): the model is run on it some thirty times, and all
+            intermediate results of a run are in memory together, as in training.
         keywords: its other arguments.
         inputs: more calls, a list; each is a tuple of positional arguments (with the same keywords), a
             dictionary of arguments by name, or a pair of both.
@@ -112,7 +112,7 @@ def discover(
         examples=tuple(call.changed(lambda _, tensor: tensor.detach().clone()) for call in given),
     )
     if seen.exposed or (seen.first is None and not all(one.is_meta for one in model.parameters())):
-        warn_user(_warning(spec, seen.doubtful), PathWarning)
+        warn_user(_warning(seen), PathWarning)
     return spec
 
 
@@ -146,17 +146,17 @@ def _unpacked(model: nn.Module, given: Sequence[Call]) -> tuple[nn.Module, list[
     return opened[0][0], [Call(arguments, keywords) for _, arguments, keywords in opened]
 
 
-def _warning(spec: SymmetrySpec, doubtful: Sequence[str]) -> str:
+def _warning(seen: Survey) -> str:
     """What is not known of the paths through a model, and the way out."""
-    if not doubtful:
-        return f"{'; '.join(spec.paths)}; nothing was pinned for others, so that they may differ"
-    said = list(spec.paths)
-    if spec.unreached:
-        said.append(f"no pass reached {first_few(spec.unreached)}")
-    names = ", ".join(f'"{name}"' for name in doubtful)
+    if not seen.doubtful:
+        return f"{'; '.join(seen.sentences)}; nothing was pinned for others, so that they may differ"
+    said = list(seen.doubts)
+    if seen.unreached:
+        said.append(f"no pass reached {first_few(seen.unreached)}")
+    names = ", ".join(f'"{name}"' for name in seen.doubtful)
     return (
-        f"other paths through the model are possible ({'; '.join(said)}). What could meet them was pinned: "
-        f"give examples of them in inputs=[...], or write vouch=[{names}] if there are no others"
+        f"other paths through the model are possible ({'; '.join(said)}). Symmetries that these could break "
+        f"were left out: give examples of them in inputs=[...], or write vouch=[{names}] if there are none"
     )
 
 

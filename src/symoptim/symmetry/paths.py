@@ -31,6 +31,7 @@ from symoptim.symmetry.decisions import ASKS, Decision, answers, follow_from_ans
 from symoptim.symmetry.failures import Refusal, refusal_of
 from symoptim.symmetry.graph import Graph, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
+from symoptim.symmetry.kept_passes import KeptPasses
 from symoptim.symmetry.knowledge import Calls, form_of
 from symoptim.symmetry.otherwise import told
 from symoptim.symmetry.pass_memory import LARGEST_PASS
@@ -38,7 +39,7 @@ from symoptim.symmetry.quiet import quietly
 from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Earlier, made_in
 from symoptim.symmetry.size_search import SizeSearch
-from symoptim.symmetry.steps import Kinds, Step, kinds, loses_cuts, plain, steps, takes_other_parts
+from symoptim.symmetry.steps import Step, plain, steps
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.symmetry.variations import Call, other_values
 
@@ -62,6 +63,8 @@ class Survey:
     """Numbers for values of constants that are others in other passes."""
     sentences: tuple[str, ...] = ()
     """What decides the path, in words."""
+    doubts: tuple[str, ...] = ()
+    """Those about paths that were not seen."""
     doubtful: tuple[str, ...] = ()
     """Patterns to vouch for: of modules that decide, and of parameters that were not reached."""
 
@@ -131,7 +134,8 @@ class _Surveyor:
         first = self._pass(calls[0])
         self.room = max(LARGEST_PASS, 2 * first.memory)
         found = Survey(first=first)
-        kept = _Kept(found)
+        kept = KeptPasses(first)
+        found.others = kept.others
         for call in calls[1:]:
             try:
                 kept.keep_size(call, self._pass(call), None)
@@ -190,7 +194,7 @@ class _Surveyor:
         except Exception as error:  # whatever a model raises that does not take such inputs
             return refusal_of(error)
 
-    def _try_values(self, call: Call, kept: "_Kept") -> list[Call]:
+    def _try_values(self, call: Call, kept: KeptPasses) -> list[Call]:
         """Other values, and the same ones again; an exported pass does not depend on either.
 
         Returns a call for each sequence of answers that Python got: each may compare other sizes.
@@ -235,7 +239,7 @@ class _Surveyor:
     def _but_for_sizes(self, graph: Graph) -> list[Step]:
         return [step._replace(numbers="") if step.place in self.sized else step for step in steps(graph)]
 
-    def _try_sizes(self, call: Call, kept: "_Kept") -> None:
+    def _try_sizes(self, call: Call, kept: KeptPasses) -> None:
         """Other sizes, and all axes at once at the smallest and the largest, with other values too."""
 
         def attempt(other: Call, size: int) -> Refusal | None:
@@ -256,7 +260,7 @@ class _Surveyor:
                 attempt(one, size)
             self._note_changes(before)
 
-    def _try_at_size(self, call: Call, kept: "_Kept", size: int) -> Refusal | None:
+    def _try_at_size(self, call: Call, kept: KeptPasses, size: int) -> Refusal | None:
         """Why the model does not take it, if so."""
         graph = self._tried(call)
         if isinstance(graph, Refusal):
@@ -264,10 +268,11 @@ class _Surveyor:
         kept.keep_size(call, graph, size)
         return None
 
-    def _close(self, found: Survey, first: Call, kept: "_Kept") -> None:
+    def _close(self, found: Survey, first: Call, kept: KeptPasses) -> None:
         """Complete the result: what the user vouches for decides nothing."""
         found.unreached = unreached(self.model, self.passes)
-        found.sentences = tuple(self._sentences(kept))
+        found.doubts = tuple(self._doubts())
+        found.sentences = (*self._sizes(kept), *found.doubts)
         if not self.decisions and not all(sizes_alone for _, _, sizes_alone in found.others):
             found.sentences += ("values decide the path: what is found holds on every path they lead to",)
         open_ones = [one for one in self.decisions if not is_vouched(one.place, self.vouch)]
@@ -284,27 +289,30 @@ class _Surveyor:
             return ()
         return told(isolated(self.fresh), first, places, self.earlier, restore=self.restore)
 
-    def _sentences(self, kept: "_Kept") -> Iterable[str]:
-        """What decides the path, in words."""
+    def _sizes(self, kept: KeptPasses) -> Iterable[str]:
         if kept.sizes:
             tried = ", ".join(map(str, dict.fromkeys(kept.sizes.values())))
             yield f"sizes of the inputs decide the path: what is found holds at size {tried} too"
+
+    def _doubts(self) -> Iterable[str]:
+        """What may decide the path otherwise than was seen, in words."""
         if self.lost:
-            where = first_few(place or "the model itself" for place in sorted(self.lost))
-            yield f"comparisons of sizes are known up to {where} only"
+            yield f"torch could not follow sizes beyond {_words(self.lost)}: other sizes may take other paths"
         if self.left:
-            where = first_few(place or "the model itself" for place in sorted(self.left))
-            yield f"at every size that was tried another one is compared: more are not known in {where}"
+            yield f"more sizes are compared than could be tried: in {_words(self.left)}"
         if self.large:
-            where = first_few(place or "the model itself" for place in sorted(self.large))
+            where = _words(self.large)
             yield f"attributes are too large to compare, and may change from call to call: in {where}"
         reasons: dict[str, set[str]] = {}
         for one in self.decisions:
             reasons.setdefault(one.reason, set()).add(one.place)
         for reason, places in reasons.items():
             word = "vouched for" if all(is_vouched(place, self.vouch) for place in places) else "pinned"
-            where = first_few(place or "the model itself" for place in sorted(places))
-            yield f"{reason}: in {where} ({word})"
+            yield f"{reason}: in {_words(places)} ({word})"
+
+
+def _words(places: Iterable[str]) -> str:
+    return first_few(place or "the model itself" for place in sorted(places))
 
 
 def unreached(model: nn.Module, passes: Iterable[Graph]) -> tuple[str, ...]:
@@ -322,54 +330,6 @@ def is_vouched(name: str, vouch: Sequence[str]) -> bool:
     """
     around = [name.rsplit(".", cut)[0] for cut in range(name.count(".") + 1)]
     return any(fnmatchcase(part, pattern) for part in around for pattern in vouch)
-
-
-class _Kept:
-    """Passes that did something else than the others."""
-
-    def __init__(self, found: Survey) -> None:
-        assert found.first is not None
-        self.found, self.first = found, found.first
-        self.kinds = kinds(self.first)
-        self.seen: set[object] = {steps(self.first)}
-        self.alike: dict[frozenset[Step], dict[Kinds, int]] = {}
-        """Numbers of passes on other sizes: of those that do the same operations, by all they do."""
-        self.sizes: dict[int, int] = {}
-        """Sizes of those that were tried for a size."""
-
-    def keep(self, call: Call, graph: Graph) -> None:
-        """Keep a pass on other values unless there is one like it."""
-        if steps(graph) not in self.seen:
-            self.seen.add(steps(graph))
-            self.found.others.append((call, graph, False))
-
-    def keep_size(self, call: Call, graph: Graph, size: int | None) -> None:
-        """Keep a pass on other sizes if it did other operations, or with other numbers, or more often."""
-        path = kinds(graph)
-        changed = loses_cuts(self.first, graph) or takes_other_parts(self.first, graph)
-        if path == self.kinds and not changed:
-            return
-        alike = self.alike.setdefault(frozenset(plain(path.names)), {})
-        others = self.found.others
-        if path not in alike and len(alike) < MOST_ALIKE:
-            alike[path] = len(others)
-            others.append((call, graph, True))
-        else:
-            path = path if path in alike else list(alike)[-1]
-            if _entries(call) <= _entries(others[alike[path]][0]):
-                return
-            others[alike[path]] = call, graph, True  # the more is read, the more is known
-        if size is not None:
-            self.sizes[alike[path]] = size
-
-
-def _entries(call: Call) -> int:
-    return sum(tensor.numel() for tensor in call.tensors())
-
-
-MOST_ALIKE = 3
-"""Passes that are kept if they differ in numbers only, or in how often something is done: the first, and the
-one on the largest inputs."""
 
 
 def patterns(*names: str) -> list[str]:

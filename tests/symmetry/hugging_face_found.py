@@ -1,0 +1,2 @@
+FOUND = {}
+REFUSED = {}
