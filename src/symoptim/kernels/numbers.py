@@ -39,6 +39,8 @@ def numbers_of(group: Mapping[str, Any]) -> tuple[float, ...]:
     (0.1, 0.5, 0.25, 1.5, 0.0, 1.0)
     """
     rate, momentum = group["lr"], group["momentum"]
+    if isinstance(rate, Tensor):
+        rate = rate.detach()  # torch warns where one that autograd follows is read as a number
     old, new = (momentum * momentum, 1.0 + momentum) if group["nesterov"] else (momentum, 1.0)
     return (
         float(rate) if rate_elsewhere(group) is None else 0.0,
