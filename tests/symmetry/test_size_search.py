@@ -73,7 +73,7 @@ def test_comparisons_without_an_end_are_said() -> None:
         return m.b(torch.relu(m.a(x)) * done)
 
     sentences = survey(own(chunks, **A_B)(), [Call(SHORT, {})]).sentences
-    assert any("more are not known" in sentence for sentence in sentences)
+    assert any("more sizes are compared" in sentence for sentence in sentences)
     assert any(f"{8 * MOST_ROUNDS + 1} too" in sentence for sentence in sentences)
 
 

@@ -285,6 +285,7 @@ def test_heads_stay_apart_where_distances_are_tied() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.filterwarnings("ignore:.*no entries:symoptim.errors.PathWarning")
 def test_an_empty_batch_tells_nothing(number: int) -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     assert len(discover(model, (torch.rand(number, 3),))) == 0

@@ -22,7 +22,7 @@ from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
 from symoptim.symmetry.isolation import isolated
-from symoptim.symmetry.memory import sharing_memory
+from symoptim.symmetry.memory import reached_twice
 from symoptim.symmetry.pass_memory import is_out_of_memory
 from symoptim.symmetry.paths import Survey, is_vouched, patterns, survey, unreached
 from symoptim.symmetry.rules import RULES
@@ -94,8 +94,8 @@ def discover(
     warn_of_empty(*first)
     visible, calls = _unpacked(model, given)
     require_plain(model)
-    # Passes work on copies, and refuse to write to the model's own tensors; but not by way of an array.
-    with values_restored(sharing_memory(model)):
+    # Passes work on copies of the tensors; what else leads to a tensor's memory may let a pass write there.
+    with values_restored(reached_twice(model)):
         graphs, seen, recorded = _graphs_of(visible, calls, patterns)
     graphs = [with_unknown(graph, seen.changing) for graph in graphs]
     findings = interpret(graphs, ansatz, seen.exposed, seen.called)

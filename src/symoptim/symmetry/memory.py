@@ -91,28 +91,40 @@ def reached_otherwise(model: nn.Module) -> list[Tensor]:
 
 def foreign(model: nn.Module) -> Iterator[Any]:
     """NumPy arrays, buffers and storages that attributes of a model's modules lead to."""
+    return (one for one in _attributes_of(model) if not _is(one, Tensor))
+
+
+def reached_twice(model: nn.Module) -> list[Tensor]:
+    """The model's tensors whose memory attributes of its modules lead to: an array, a list, a view."""
+    tensors, others = list(model_tensors(model).values()), list(_attributes_of(model))
+    addresses = {address(one) for one in others if _is(one, Tensor)}
+    arrays = [one for one in others if not _is(one, Tensor)]
+    return [one for one in tensors if address(one) in addresses or any(shares(a, [one]) for a in arrays)]
+
+
+OWN = ("_parameters", "_buffers", "_modules")
+"""Attributes of a module by which torch knows what is in it."""
+
+
+def _attributes_of(model: nn.Module) -> Iterator[Any]:
+    """Tensors, NumPy arrays, buffers and storages that other attributes of a model's modules lead to."""
     seen: set[int] = set()
-    waiting = [(value, DEPTH) for module in model.modules() for value in vars(module).values()]
+    attributes = (vars(module).items() for module in model.modules())
+    waiting = [(one, DEPTH) for items in attributes for name, one in items if name not in OWN]
     while waiting:
         value, depth = waiting.pop()
         if id(value) in seen or _leads_nowhere(value):
             continue
         seen.add(id(value))
-        if _is(value, UntypedStorage | TypedStorage | memoryview) or _is_array(value):
+        if _is(value, Tensor | UntypedStorage | TypedStorage | memoryview) or _is_array(value):
             yield value
         elif depth:
             with suppress(Exception):  # objects of others may refuse to be looked into, in any way
                 waiting += [(one, depth - 1) for one in inside(value)]
 
 
-def sharing_memory(model: nn.Module) -> list[Tensor]:
-    """The model's tensors that lie in the memory of such an array, buffer or storage."""
-    others = list(foreign(model))
-    return [one for one in model_tensors(model).values() if any(shares(other, [one]) for other in others)]
-
-
 def _leads_nowhere(value: Any) -> bool:
-    if _is(value, Tensor | nn.Module | type | types.ModuleType | str | bytes | int | float | None):
+    if _is(value, nn.Module | type | types.ModuleType | str | bytes | int | float | None):
         return True
     return type(value) in (dict, list, tuple, set) and not value
 

@@ -162,21 +162,26 @@ class SizeSearch:
             return taken
         number, axis = group.axes[0]
         own = base.tensors()[number].shape[axis]
-        for size in (one for one in group.turning if one in sizes):
-            if not self._is_seen(group, size, taken):
-                others = (n for n in _beyond(own, size) if group.turned(size) <= group.turned(n))
-                taken += [n for n in others if self._outcome(base, group, n) is None][:1]
+        for size in (one for one in group.turning if one in sizes and one not in taken):
+            missed = self._missed(group, size, taken)
+            others = [n for n in _beyond(own, size) if not missed or missed & self._turned_at(group, n)]
+            taken += [n for n in others if n not in taken and self._outcome(base, group, n) is None][:1]
         return taken
 
-    def _is_seen(self, group: Sizes, size: int, taken: Sequence[int]) -> bool:
-        """Whether what turns at a size turns at one that the model takes."""
-        return any(group.turned(size) <= group.turned(one) for one in taken)
+    def _turned_at(self, group: Sizes, size: int) -> frozenset[int]:
+        return group.asked.turned(size) if group.asked else frozenset()
+
+    def _missed(self, group: Sizes, size: int, taken: Sequence[int]) -> frozenset[int]:
+        """Comparisons by Python code that turn first at a size, and at none that the model takes."""
+        if group.asked is None:
+            return frozenset()
+        return group.asked.turning(size).difference(*(group.asked.turned(one) for one in taken))
 
     def _decide_missed(self, base: Call, group: Sizes, taken: Sequence[int]) -> None:
         """Note sizes that the model does not take, though it does not refuse them itself either."""
         for size in group.turning:
             failed = self._outcome(base, group, size) is Refusal.FAILED
-            if failed and not self._is_seen(group, size, taken):
+            if failed and self._missed(group, size, taken):
                 for place in group.decided_in:
                     self.decide(place, f"{NOT_TAKEN}: {size}")
 

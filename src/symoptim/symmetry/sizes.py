@@ -30,8 +30,8 @@ class Sizes(NamedTuple):
     """Modules that compare the size with something."""
     turning: tuple[int, ...] = ()
     """Those of the sizes at which a comparison turns out otherwise."""
-    turned: Callable[[int], frozenset[int]] = lambda _: frozenset()
-    """Numbers of the comparisons that turn out otherwise at a size."""
+    asked: Comparisons | None = None
+    """Comparisons by Python code."""
     followers: tuple[Follower, ...] = ()
     """Axes whose size depends on that of these."""
     partners: tuple[tuple[Follower, ...], ...] = ()
@@ -175,15 +175,15 @@ class _Axes:
     def _group(self, symbol: Any, known: set[str]) -> Sizes:
         """Sizes for one symbol: where comparisons of it turn, and ordinary ones."""
         compared = list(self._compared_with(symbol))
-        new = [alone for _, formula, alone in compared if self._key(formula) not in known]
-        comparisons = Comparisons(new, symbol, self.hints[symbol])
-        turning = tuple(comparisons.turning_sizes())
+        new = [(guard, alone) for guard, formula, alone in compared if self._key(formula) not in known]
+        hint = self.hints[symbol]
+        turning = tuple(Comparisons([alone for _, alone in new], symbol, hint).turning_sizes())
         return Sizes(
             tuple(self.by_symbol[symbol]),
-            tuple(dict.fromkeys((*turning, *_ordinary(self.hints[symbol])[:2], 4 * self.hints[symbol] + 1))),
+            tuple(dict.fromkeys((*turning, *_ordinary(hint)[:2], 4 * hint + 1))),
             decided_in=tuple(dict.fromkeys(guard.place for guard, _, _ in compared if guard.by_python)),
             turning=turning,
-            turned=comparisons.turned,
+            asked=Comparisons([alone for guard, alone in new if guard.by_python], symbol, hint),
             followers=tuple(self.following.get(symbol, ())),
             partners=tuple(self._partners(symbol)),
             bound=self._is_bound(symbol),

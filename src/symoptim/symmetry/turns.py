@@ -54,10 +54,17 @@ class Comparisons:
         different = {str(guard): guard for guard in guards}.values()
         self.size, self.numbers = size, [_numbers(guard) for guard in different]
         self.holds = [_evaluated(guard, symbol) for guard in different]
+        both = zip(self.holds, self.numbers, strict=True)
+        self.turns = [set(_turns(holds, numbers, size)) for holds, numbers in both]
+        """The closest sizes at which each turns."""
 
     def turned(self, size: int) -> frozenset[int]:
         """Numbers of those that turn out otherwise at another size."""
         return frozenset(n for n, holds in enumerate(self.holds) if holds(size) != holds(self.size))
+
+    def turning(self, size: int) -> frozenset[int]:
+        """Numbers of those that turn at a size, and at none closer to the example's."""
+        return frozenset(n for n, sizes in enumerate(self.turns) if size in sizes)
 
     def turning_sizes(self) -> list[int]:
         """Sizes such that every comparison turns at one of them, if there are any: the closest ones first.
@@ -67,9 +74,9 @@ class Comparisons:
         >>> Comparisons([n // 64 <= 5, 0.5 * n <= 150.0, sympy.Ne(n % 10, 0), n > 0], n, 5).turning_sizes()
         [10, 301, 384]
         """
-        both = zip(self.holds, self.numbers, strict=True)
-        turns = {turn: None for holds, numbers in both for turn in _turns(holds, numbers, self.size)}
-        found = sorted(turns, key=lambda n: (abs(n - self.size), n))
+        found = sorted(
+            {turn for sizes in self.turns for turn in sizes}, key=lambda n: (abs(n - self.size), n)
+        )
         if len(found) > MOST_TURNS:
             enough = self._cover(found)
             found = [*enough, *(n for n in found if n not in enough)][:MOST_TURNS]
