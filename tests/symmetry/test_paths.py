@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sampling import one_in
 from symoptim import SymmetrySpec, discover
 from symoptim.errors import OptionError, PathWarning
 from symoptim.symmetry.frames import crossings
@@ -257,7 +258,7 @@ def test_a_branch_that_no_variation_takes_is_pinned_too() -> None:
     assert largest_change(model, spec, [(rows(5, 4),), (rows(5, 4, times=1e4),)]) < 1e-12
 
 
-@pytest.mark.parametrize("kind", DRAWS)
+@pytest.mark.parametrize("kind", one_in(2, DRAWS))
 def test_chance_and_counters_are_noticed(kind: str) -> None:
     model = LayerDrop(DRAWS[kind])
     spec = found(model, torch.rand(5, 4))
@@ -369,7 +370,7 @@ SIZES: dict[str, Callable[[Tensor], bool]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("kind", one_in(2, SIZES))
 def test_sizes_that_torch_takes_as_fixed_are_tried_too(kind: str) -> None:
     spec = discover(BySize(SIZES[kind]), (torch.rand(5, 4),))
     assert not len(spec)

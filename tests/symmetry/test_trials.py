@@ -17,6 +17,7 @@ from torch.nn import functional
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
+from sampling import one_in
 from symoptim.symmetry.certify import Certificate, certify
 from symoptim.symmetry.copies import copied
 from symoptim.symmetry.discover import discover
@@ -110,7 +111,7 @@ WAYS: dict[str, Callable[[TwoLayers], Callable[[Tensor], Tensor]]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", one_in(2, WAYS))
 def test_a_second_way_to_a_weight_is_seen(way: str) -> None:
     model = TwoLayers()
     model.extra = WAYS[way](model)
@@ -250,7 +251,7 @@ NARROW: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("name", one_in(2, NARROW))
 def test_what_has_no_float64_is_tried_in_its_own_precision(name: str) -> None:
     certificate = tried(NARROW[name]())
     assert certificate.holds, certificate
@@ -271,7 +272,7 @@ WIDE: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", WIDE)
+@pytest.mark.parametrize("name", one_in(2, WIDE))
 def test_constants_in_fewer_digits_are_no_obstacle(name: str) -> None:
     certificate = tried(TwoLayers(output=WIDE[name]))
     assert certificate.holds

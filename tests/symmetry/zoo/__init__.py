@@ -35,18 +35,20 @@ ZOO: dict[str, Animal] = {
 }
 """All of them by name."""
 
-for_every_animal = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * animal.slow) for name, animal in ZOO.items()]
-)
 
-for_some_animals = pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (animal.slow or place % 4 > 0))
-        for place, (name, animal) in enumerate(ZOO.items())
-    ],
-)
-"""A quarter of them in ``make test``, all in ``make test-all``."""
+def _animals(every: int) -> pytest.MarkDecorator:
+    """All animals, of which ``make test`` has one in so many, but for slow ones."""
+    return pytest.mark.parametrize(
+        "name",
+        [
+            pytest.param(name, marks=[pytest.mark.slow] * (animal.slow or place % every > 0))
+            for place, (name, animal) in enumerate(ZOO.items())
+        ],
+    )
+
+
+for_every_animal, for_half_of_them, for_some_animals = _animals(1), _animals(2), _animals(4)
+"""All, half and a quarter of them in ``make test``; always all in ``make test-all``."""
 
 
 class Caught(NamedTuple):
