@@ -350,3 +350,17 @@ def test_deep_networks_of_zeros_are_gone_through_once() -> None:
             return self.layer(x) + zero
 
     assert len(discover(Doubling(), (torch.rand(5, 3),))) == 0
+
+
+def test_inputs_of_other_sizes_that_are_read_in_part_are_no_tensors_of_the_model() -> None:
+    class Later(nn.Module):
+        """Leaves out the first step, and adds the number of steps."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = nn.Linear(4, 6), nn.Linear(6, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.down(torch.relu(self.up(x[:, 1:]))) + x.shape[1]
+
+    assert len(discover(Later(), (torch.rand(2, 5, 4),))) == 6
