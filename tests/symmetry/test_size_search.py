@@ -122,3 +122,20 @@ def test_sizes_that_weights_ask_for_decide_nothing(name: str) -> None:
         spec = discover(make(), example)
     assert len(spec) >= 6
     assert not any("taken" in sentence or "too large" in sentence for sentence in spec.paths)
+
+
+def by_blocks(m: Any, x: Tensor) -> Tensor:
+    """Beyond ten steps whole blocks of a number of steps alone are taken."""
+    h = m.a(x).relu()
+    return m.b(h.view(len(h), -1, m.steps, 6).tanh().view(h.shape) if x.shape[1] > 10 else h)
+
+
+def test_where_a_size_is_refused_longer_inputs_are_tried_or_it_is_in_doubt() -> None:
+    model = own(by_blocks, **A_B)()
+    model.steps = 8
+    spec = discover(model, SHORT)
+    assert not len(spec)
+    assert any("holds at size" in sentence and "16" in sentence for sentence in spec.paths)
+    model.steps = 13  # of which no size that is tried is a multiple
+    with pytest.warns(PathWarning, match="beyond it are not taken"):
+        assert not len(discover(model, SHORT))
