@@ -24,16 +24,16 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ensemble_figure import draw
 from measuring import seconds
-from symoptim.data.mnist import load_mnist
-from symoptim.data.split import Split
-from symoptim.engine.group import Group
-from symoptim.engine.images import Batch
-from symoptim.engine.numerics import describe_device, full_float32
-from symoptim.engine.passes import Autograd
-from symoptim.engine.run import Constant, FixedEpochs, Run
-from symoptim.engine.trainer import Trainer
+from symoptim.ensemble.group import Group
+from symoptim.ensemble.images import Batch
+from symoptim.ensemble.numerics import describe_device, full_float32
+from symoptim.ensemble.passes import Autograd
+from symoptim.ensemble.run import Constant, FixedEpochs, Run
+from symoptim.ensemble.trainer import Trainer
 from symoptim.models import arch1, arch2
-from symoptim.records.provenance import command_line, describe_process
+from symoptim.paper.data.mnist import load_mnist
+from symoptim.paper.data.split import Split
+from symoptim.support.provenance import command_line, describe_process
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"Arch1": lambda: arch1(2), "Arch2": lambda: arch2(2)}
 UPDATES = ("b-sgd", "sm", "un")

@@ -21,7 +21,7 @@ def draw(results: Sequence[Path], path: Path) -> Path:
     Returns:
         The picture.
     """
-    from symoptim.report.style import pyplot, save_png
+    from symoptim.support.plotting import pyplot, save_png
 
     plt = pyplot()
     size = (5.0 * len(results), 3.6)

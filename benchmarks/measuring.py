@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from symoptim.engine.numerics import describe_device
-from symoptim.records.provenance import code_digest, command_line, commit
+from symoptim.ensemble.numerics import describe_device
+from symoptim.support.provenance import code_digest, command_line, commit
 
 CPU = torch.device("cpu")
 

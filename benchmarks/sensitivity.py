@@ -31,7 +31,7 @@ import symoptim
 from sensitivity_table import BADLY_SCALED, BALANCED, RESULTS
 from sensitivity_tasks import Task, tasks
 from symoptim import FullMetricSGD, Geometric, ScaledSGD, SymmetrySpec, UnitNormSGD, invariant, param_groups
-from symoptim.records.provenance import command_line, describe_process
+from symoptim.support.provenance import command_line, describe_process
 
 UPDATES: dict[str, Callable[[nn.Module, SymmetrySpec, float], Optimizer]] = {
     "sgd": lambda model, _, rate: SGD(model.parameters(), lr=rate),

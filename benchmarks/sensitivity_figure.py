@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sensitivity_table import BADLY_SCALED, BALANCED, RESULTS, TITLES, Curve, curves, read, table
-from symoptim.report.style import AMBER, BLUE, GREEN, ORANGE, PURPLE, SKY, pyplot, save_png
+from symoptim.support.plotting import AMBER, BLUE, GREEN, ORANGE, PURPLE, SKY, pyplot, save_png
 
 PICTURE = Path(__file__).parent.parent / "docs" / "sensitivity.png"
 STARTS = {BALANCED: "balanced start", BADLY_SCALED: "badly scaled start"}

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.bench.networks import Block
-from symoptim.data.digits import load_digits
-from symoptim.data.files import given_directory
-from symoptim.data.mnist import load_mnist
 from symoptim.models import arch1, arch2
+from symoptim.paper.data.digits import load_digits
+from symoptim.paper.data.files import given_directory
+from symoptim.paper.data.mnist import load_mnist
 
 Batch = tuple[Tensor, Tensor]
 """Inputs and the classes they belong to."""

@@ -20,8 +20,8 @@ from symoptim.bench.rivals import contestants_named
 from symoptim.bench.run import Plan, carry_out, session_of
 from symoptim.bench.sheets import describe, places
 from symoptim.bench.turns import Pace
-from symoptim.engine.numerics import device_named
-from symoptim.report.style import pyplot, save_png
+from symoptim.ensemble.numerics import device_named
+from symoptim.support.plotting import pyplot, save_png
 
 COUNTS = (1, 16, 256, 4096)
 SIDES = (16, 64, 256, 1024, 4096, 16384)

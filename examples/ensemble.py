@@ -7,9 +7,9 @@ import statistics
 
 from torch import nn
 
-from symoptim.data.digits import load_digits
-from symoptim.engine.run import Exponential, FixedEpochs, Run
-from symoptim.engine.training import Ensemble
+from symoptim.ensemble.run import Exponential, FixedEpochs, Run
+from symoptim.ensemble.training import Ensemble
+from symoptim.paper.data.digits import load_digits
 
 # For the loss summed over a batch of 100: for SGD a hundred times smaller than for its mean.
 RATES = {"b-sgd": 1e-3, "sm": 1e-2, "invariant-adamw": 1e-2}

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import symoptim
-from symoptim.report.scenes.summary import summarize_scenes
-from symoptim.report.scenes.tables import score_lines
-from symoptim.report.scenes.words import scene_remarks, scene_sentences
-from symoptim.report.write import write_report
+from symoptim.paper.report.scenes.summary import summarize_scenes
+from symoptim.paper.report.scenes.tables import score_lines
+from symoptim.paper.report.scenes.words import scene_remarks, scene_sentences
+from symoptim.paper.report.write import write_report
 from symoptim.symmetry.rules import registry
 
 ROOT = Path(__file__).parent.parent
@@ -26,59 +26,33 @@ RESULTS = ROOT / "docs" / "results"
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "modules": {"errors"},
-    "data": {"errors"},
     "geometry": set(),
     "updates": {"geometry"},
-    "segmentation": {"data", "engine", "errors", "optim", "records"},
     "schedules": {"errors"},
+    "support": {"errors"},
     "routing": {"errors", "geometry", "modules"},
     "symmetry": {"errors", "geometry", "modules", "routing"},
-    "gauges": {"errors", "modules", "symmetry"},
+    "applications": {"errors", "modules", "symmetry"},
     "models": {"errors", "geometry", "modules", "routing", "symmetry"},
     "kernels": {"geometry"},
     "metric": {"geometry", "kernels", "symmetry"},
     "optim": {"errors", "geometry", "kernels", "metric", "modules", "routing", "symmetry", "updates"},
-    "engine": {
-        "data",
+    "ensemble": {
         "errors",
         "geometry",
         "kernels",
         "metric",
         "models",
         "optim",
+        "paper",
         "routing",
         "schedules",
-        "symmetry",
-        "updates",
-    },
-    "records": {"errors"},
-    "bench": {
-        "engine",
-        "errors",
-        "geometry",
-        "metric",
-        "models",
-        "optim",
-        "records",
-        "report",
-        "routing",
-        "symmetry",
-        "updates",
-    },
-    "experiments": {"data", "engine", "errors", "models", "records", "segmentation"},
-    "report": {"data", "errors", "records"},
-    "cli": {
-        "the package itself",
-        "bench",
-        "data",
-        "engine",
-        "errors",
-        "experiments",
-        "records",
-        "report",
-        "segmentation",
-        "symmetry",
-    },
+    }
+    | {"symmetry", "updates"},
+    "bench": {"ensemble", "errors", "geometry", "metric", "models", "optim", "paper", "routing", "support"}
+    | {"symmetry", "updates"},
+    "paper": {"ensemble", "errors", "models", "optim", "support"},
+    "cli": {"the package itself", "bench", "ensemble", "errors", "paper", "support", "symmetry"},
     "__main__": {"cli", "errors"},
 }
 
@@ -148,8 +122,8 @@ def test_importing_the_package_needs_torch_alone() -> None:
 def test_reading_records_and_starting_the_command_line_need_no_torch() -> None:
     modules = [
         "symoptim.cli.app",
-        "symoptim.report.write",
-        "symoptim.records.store",
+        "symoptim.paper.report.write",
+        "symoptim.paper.records.store",
         "symoptim.bench.written",
     ]
     code = f"import sys, {', '.join(modules)}; assert 'torch' not in sys.modules"

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from symoptim import models as models
-    from symoptim.gauges.align import align as align
-    from symoptim.gauges.canonical import canonicalize_ as canonicalize_
-    from symoptim.gauges.conserved import ConservedQuantities as ConservedQuantities
-    from symoptim.gauges.equalize import equalize_ as equalize_
+    from symoptim.applications.align import align as align
+    from symoptim.applications.canonical import canonicalize_ as canonicalize_
+    from symoptim.applications.conserved import ConservedQuantities as ConservedQuantities
+    from symoptim.applications.equalize import equalize_ as equalize_
     from symoptim.metric.gauge import Geometric as Geometric
     from symoptim.metric.gauge import OwnRow as OwnRow
     from symoptim.metric.gauge import PathNorm as PathNorm
@@ -52,7 +52,7 @@ __all__ = [
 # Names are looked up when they are first used, so that reading records and writing reports needs no torch.
 _HOMES = {
     "BoldDriver": "symoptim.schedules.bold_driver",
-    "ConservedQuantities": "symoptim.gauges.conserved",
+    "ConservedQuantities": "symoptim.applications.conserved",
     "FullMetricSGD": "symoptim.optim.full",
     "Geometric": "symoptim.metric.gauge",
     "OwnRow": "symoptim.metric.gauge",
@@ -62,12 +62,12 @@ _HOMES = {
     "ScaledSGD": "symoptim.optim.sgd",
     "SymmetrySpec": "symoptim.symmetry.spec",
     "UnitNormSGD": "symoptim.optim.sgd",
-    "align": "symoptim.gauges.align",
+    "align": "symoptim.applications.align",
     "balance_": "symoptim.models.balance",
-    "canonicalize_": "symoptim.gauges.canonical",
+    "canonicalize_": "symoptim.applications.canonical",
     "clip_invariant_norm_": "symoptim.optim.clip",
     "discover": "symoptim.symmetry.discover",
-    "equalize_": "symoptim.gauges.equalize",
+    "equalize_": "symoptim.applications.equalize",
     "invariant": "symoptim.optim.invariant",
     "param_groups": "symoptim.optim.groups",
 }

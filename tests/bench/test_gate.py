@@ -6,13 +6,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from bench.wrong import RAISING, WRONG
 from symoptim.bench import gate as module
 from symoptim.bench.cases import Case, Weight
 from symoptim.bench.contestants import Contestant
 from symoptim.bench.gate import gate, passes
 from symoptim.bench.material import Material
 from symoptim.bench.rivals import CONTESTANTS
+from tests.support.wrong import RAISING, WRONG
 
 CPU = torch.device("cpu")
 QUICK = [one for one in CONTESTANTS.values() if not one.compiles]
@@ -68,7 +68,7 @@ def test_what_is_not_a_number_does_not_pass() -> None:
 
 
 def test_a_missing_package_and_an_unknown_keyword_are_reasons() -> None:
-    from bench.wrong import ABSENT
+    from tests.support.wrong import ABSENT
 
     assert ABSENT.missing(CPU, torch.float32) == "not installed: pip install no-such-package"
     assert not RAISING.missing(CPU, torch.float32)

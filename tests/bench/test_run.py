@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from bench.wrong import ABSENT, RAISING, TIRING, WRONG
 from symoptim.bench import run as module
 from symoptim.bench.cases import Case
 from symoptim.bench.contestants import Contestant
@@ -16,6 +15,7 @@ from symoptim.bench.records import Journal, read_steps
 from symoptim.bench.rivals import CONTESTANTS
 from symoptim.bench.run import Plan, carry_out, session_of
 from symoptim.bench.turns import Pace
+from tests.support.wrong import ABSENT, RAISING, TIRING, WRONG
 
 CPU = torch.device("cpu")
 NAMES = ("sgd-fused", "adamw-fused", "un-reference", "full-reference")

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from symoptim.cli.progress import DownloadBar, ProgressWatcher
-from symoptim.engine.decisions import Epoch, Outcome
-from symoptim.engine.training import Result
+from symoptim.ensemble.decisions import Epoch, Outcome
+from symoptim.ensemble.training import Result
 
 pooch = pytest.importorskip("pooch")
 

@@ -13,12 +13,12 @@ from symoptim.__main__ import main
 from symoptim.cli import mnist
 from symoptim.cli.app import app
 from symoptim.cli.options import Updates
-from symoptim.data.digits import load_digits
-from symoptim.data.split import Split
-from symoptim.engine.registry import UPDATES
-from symoptim.engine.run import Bold
+from symoptim.ensemble.registry import UPDATES
+from symoptim.ensemble.run import Bold
 from symoptim.errors import DataError, OptionError
-from symoptim.experiments.protocol import Protocol
+from symoptim.paper.data.digits import load_digits
+from symoptim.paper.data.split import Split
+from symoptim.paper.experiments.protocol import Protocol
 
 
 def invoke(*arguments: str) -> str:

@@ -11,17 +11,17 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from cli.test_reproduce import refuse
-from cli.test_survival import recorded_epochs, wait_for_epochs
-from cli.tiny_segnet import COUNTS, TINY
-from data.tiny_camvid import write
 from symoptim.cli.app import app
 from symoptim.cli.options import Rates, SceneUpdates
-from symoptim.data import roads
-from symoptim.experiments.segnet_protocol import PROFILES, segnet_protocol
-from symoptim.segmentation.updates import SCENE_UPDATES
+from symoptim.paper.data import roads
+from symoptim.paper.experiments.segnet_protocol import PROFILES, segnet_protocol
+from symoptim.paper.segnet.updates import SCENE_UPDATES
+from tests.cli.test_reproduce import refuse
+from tests.cli.test_survival import recorded_epochs, wait_for_epochs
+from tests.support.tiny_camvid import write
+from tests.support.tiny_segnet import COUNTS, TINY
 
-PROGRAM = str(Path(__file__).parent / "tiny_segnet.py")
+PROGRAM = str(Path(__file__).parents[1] / "support" / "tiny_segnet.py")
 QUICK = ["reproduce", "segnet", "--profile", "quick", "--data", "roads", "--updates", "un,sgd"]
 
 

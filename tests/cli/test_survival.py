@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-KILLABLE = str(Path(__file__).parent / "killable.py")
+KILLABLE = str(Path(__file__).parents[1] / "support" / "killable.py")
 
 
 def start(arguments: list[str], out: Path, **options) -> subprocess.Popen[str]:

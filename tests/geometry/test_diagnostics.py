@@ -8,7 +8,7 @@ from symoptim.geometry.rescaling import Arch1Scales, Weights, act
 from symoptim.models.pairwise import PairwiseNetwork
 from symoptim.updates.catalog import PLAIN, SCALED, Update
 from symoptim.updates.step import StepOptions, step
-from trajectories import batches, network
+from tests.support.trajectories import batches, network
 
 
 def one_step(update: Update, model: PairwiseNetwork) -> Callable[[Point], Point]:

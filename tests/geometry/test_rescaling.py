@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from symoptim.geometry.rescaling import Arch2Scales, Weights, act, inverse, log_uniform
-from trajectories import network
+from tests.support.trajectories import network
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 5])

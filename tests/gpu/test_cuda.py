@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from optim.infos import make_groups, parameters, set_gradients
 from symoptim import BoldDriver, ScaledSGD, UnitNormSGD, invariant, models, param_groups
 from symoptim.optim.base import GeometricSGD
+from tests.support.infos import make_groups, parameters, set_gradients
 
 pytestmark = [
     # Weights are drawn at random and normalized on purpose where the optimizer is UnitNormSGD.

@@ -10,17 +10,17 @@ from typing import cast
 import pytest
 import torch
 
-from small import PIXELS, a_run, small_data, small_network, train
-from symoptim.engine.fused.group import FusedGroup
-from symoptim.engine.images import Batch
-from symoptim.engine.numerics import full_float32
-from symoptim.engine.registry import UPDATES, Full, Pure
-from symoptim.engine.run import Bold, EarlyStopping, FixedEpochs, Run
-from symoptim.engine.shuffle import permutations
-from symoptim.engine.trainer import Trainer
-from symoptim.engine.training import Ensemble
+from symoptim.ensemble.fused.group import FusedGroup
+from symoptim.ensemble.images import Batch
+from symoptim.ensemble.numerics import full_float32
+from symoptim.ensemble.registry import UPDATES, Full, Pure
+from symoptim.ensemble.run import Bold, EarlyStopping, FixedEpochs, Run
+from symoptim.ensemble.shuffle import permutations
+from symoptim.ensemble.trainer import Trainer
+from symoptim.ensemble.training import Ensemble
 from symoptim.models import PairwiseNetwork, arch1, arch2
 from symoptim.models.pairwise import HiddenLayer
+from tests.support.small import PIXELS, a_run, small_data, small_network, train
 
 pytestmark = [
     pytest.mark.gpu,

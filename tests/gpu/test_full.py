@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from metric.gauges import in_every_gauge
-from optim.two_points import THOUSAND, TOLERANCE, disagreement
-from symmetry.zoo import caught, group_of
 from symoptim import FullMetricSGD, SymmetrySpec, discover
 from symoptim.errors import OptionError
 from symoptim.metric.gauge import Gauge
+from tests.support.metric_gauges import in_every_gauge
+from tests.support.two_points import THOUSAND, TOLERANCE, disagreement
+from tests.support.zoo import caught, group_of
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,10 +7,19 @@ import pytest
 import torch
 from torch import nn
 
-from kernels.steps import CASES, OPTIMIZERS, OPTIONS, expected_steps, made, neighbors, set_gradient, tolerance
-from optim.infos import make_groups, parameters, set_gradients
 from symoptim import ScaledSGD, UnitNormSGD
 from symoptim.errors import OptionError
+from tests.support.infos import make_groups, parameters, set_gradients
+from tests.support.kernel_steps import (
+    CASES,
+    OPTIMIZERS,
+    OPTIONS,
+    expected_steps,
+    made,
+    neighbors,
+    set_gradient,
+    tolerance,
+)
 
 pytestmark = [
     # Weights are drawn at random and normalized on purpose where the optimizer is UnitNormSGD.

@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metric.gauges import GAUGES, in_every_gauge
-from symmetry.zoo import caught, group_of
 from symoptim import Pooled, SymmetrySpec, discover
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved
 from symoptim.symmetry.tensors import model_tensors
+from tests.support.metric_gauges import GAUGES, in_every_gauge
+from tests.support.zoo import caught, group_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -26,7 +26,7 @@ DEVICE = torch.device("cuda", 0)
 
 def found_by_kernels(metric: FullMetric, tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
     """Squared scales in float64, of the shapes of their tensors: by the first call, and by a replayed one."""
-    from symoptim.metric.cuda.refresh import CudaMetric
+    from symoptim.metric.triton.refresh import CudaMetric
 
     found = CudaMetric(metric, tensors, 2.0, DEVICE, dtype)
     found.refresh(lambda: tensors)
@@ -165,7 +165,7 @@ def test_sizes_whose_squares_do_not_fit_are_read(scale: float) -> None:
     exact = copy.deepcopy(model).double()
     metric = FullMetric.of(spec, model_tensors(model), Pooled())
     expected = metric.log_scales(model_tensors(exact)).detach()
-    from symoptim.metric.cuda.refresh import CudaMetric
+    from symoptim.metric.triton.refresh import CudaMetric
 
     weights = {name: tensor.detach().to(DEVICE) for name, tensor in model_tensors(model).items()}
     found = CudaMetric(metric, weights, 1.0, DEVICE, torch.float32)

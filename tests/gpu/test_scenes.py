@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from small_scenes import EVERYTHING, a_scene_run, small_scenes, small_segnet, train
-from symoptim.data.scenes import SceneSplit
 from symoptim.models import SegNetBasic
-from symoptim.segmentation.trainer import SceneTrainer
-from symoptim.segmentation.training import SceneTraining
-from symoptim.segmentation.updates import SCENE_UPDATES
+from symoptim.paper.data.scenes import SceneSplit
+from symoptim.paper.segnet.trainer import SceneTrainer
+from symoptim.paper.segnet.training import SceneTraining
+from symoptim.paper.segnet.updates import SCENE_UPDATES
+from tests.support.small_scenes import EVERYTHING, a_scene_run, small_scenes, small_segnet, train
 
 pytestmark = [
     pytest.mark.gpu,

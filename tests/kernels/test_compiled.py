@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from two_processes import outputs
+from tests.support.two_processes import outputs
 
 numba = pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
@@ -16,7 +16,7 @@ def _doubled(x: np.ndarray) -> None:
 
 
 def test_loops_are_compiled_to_narrow_vectors_where_that_was_asked_for() -> None:
-    from symoptim.kernels.cpu.compiled import narrow
+    from symoptim.kernels.numba.compiled import narrow
 
     @numba.njit
     def narrowly(x: np.ndarray) -> None:

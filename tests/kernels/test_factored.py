@@ -6,7 +6,7 @@ import pytest
 from symoptim.kernels.numbers import numbers_of
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
-factored = pytest.importorskip("symoptim.kernels.cpu.factored")
+factored = pytest.importorskip("symoptim.kernels.numba.factored")
 
 
 @pytest.fixture(params=[True, False], ids=["two places", "one place"])

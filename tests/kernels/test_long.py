@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from sampling import one_in
 from symoptim import UnitNormSGD
 from symoptim.kernels.numbers import numbers_of
+from tests.support.sampling import one_in
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
-long = pytest.importorskip("symoptim.kernels.cpu.long")
+long = pytest.importorskip("symoptim.kernels.numba.long")
 
 
 def _callable(way, *, together: bool = True):

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from symoptim.kernels import squares, table
-from symoptim.kernels.cuda.members import MOST, Numbers, parted, unit_programs
-from symoptim.kernels.cuda.pieces import ACROSS, TILE, piece_programs, pieces_of
+from symoptim.kernels.triton.members import MOST, Numbers, parted, unit_programs
+from symoptim.kernels.triton.pieces import ACROSS, TILE, piece_programs, pieces_of
 
 SHAPES = [(1, 1), (7, 1), (1, 7), (300, 33), (5, 4096), (3, 4104), (2, 40_000), (40_000, 3), (1000, 136)]
 KINDS = {"rows": squares.OF_ROWS, "columns": squares.OF_COLUMNS}

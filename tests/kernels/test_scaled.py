@@ -6,7 +6,7 @@ import pytest
 from symoptim.kernels.numbers import numbers_of
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
-scaled = pytest.importorskip("symoptim.kernels.cpu.scaled")
+scaled = pytest.importorskip("symoptim.kernels.numba.scaled")
 
 # Parts of kernels cannot be called from Python.
 one_by_one = numba.njit(lambda w, g, m, length, number: scaled._one_by_one(w, g, m, length, number))

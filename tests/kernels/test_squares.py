@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
-squares = pytest.importorskip("symoptim.kernels.cpu.squares")
+squares = pytest.importorskip("symoptim.kernels.numba.squares")
 
 
 @pytest.fixture(params=[True, False], ids=["in turn", "together"])

@@ -8,12 +8,21 @@ import pytest
 import torch
 from torch import nn
 
-from kernels.steps import CASES, OPTIMIZERS, OPTIONS, expected_steps, made, neighbors, set_gradient, tolerance
-from sampling import one_in
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
 from symoptim.errors import OptionError, SlowWarning
 from symoptim.kernels import dispatch
 from symoptim.optim import fusible
+from tests.support.kernel_steps import (
+    CASES,
+    OPTIMIZERS,
+    OPTIONS,
+    expected_steps,
+    made,
+    neighbors,
+    set_gradient,
+    tolerance,
+)
+from tests.support.sampling import one_in
 
 # Weights are drawn at random and normalized on purpose where the optimizer is UnitNormSGD.
 pytestmark = pytest.mark.filterwarnings("ignore:UnitNormSGD divides rows:symoptim.errors.GeometryWarning")

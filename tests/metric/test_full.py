@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metric.gauges import GAUGES, in_every_gauge
-from symmetry.zoo import ZOO, caught, group_of
 from symoptim import Geometric, OwnRow, PathNorm, Pooled, SymmetrySpec, discover
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.tensors import model_tensors
+from tests.support.metric_gauges import GAUGES, in_every_gauge
+from tests.support.zoo import ZOO, caught, group_of
 
 THOUSAND = math.log(1e3)
 

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from metric.test_full import assert_scales_move_with_weights
-from symmetry.hugging_face import CASES
-from symmetry.test_hugging_face import found
 from symoptim import FullMetricSGD, Geometric, PathNorm, Pooled, discover
 from symoptim.errors import UnmeasuredWarning
 from symoptim.metric.full import FullMetric
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import model_tensors
+from tests.metric.test_full import assert_scales_move_with_weights
+from tests.support.hugging_face import CASES
+from tests.symmetry.test_hugging_face import found
 
 UNMEASURED = {"xlnet"}
 """Scales of queries there are products of one per head and one per dimension of a head."""

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Optimizer
 
-from metric.gauges import in_every_gauge
-from metric.test_full import assert_scales_move_with_weights, scales
 from symoptim import FullMetricSGD, Pooled, SymmetrySpec, discover
 from symoptim.errors import UnmeasuredWarning
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.tensors import model_tensors
+from tests.metric.test_full import assert_scales_move_with_weights, scales
+from tests.support.metric_gauges import in_every_gauge
 
 
 def by_hooks(layer: nn.Module) -> nn.Module:

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from torch.testing._internal.common_device_type import instantiate_device_type_tests
 from torch.testing._internal.common_optimizers import optims
 
-from optim.battery import STEPS, Battery, build, every_input, implementations, state_of, train
-from optim.infos import ALL, OURS, make_groups, parameters, set_gradients
 from symoptim import UnitNormSGD
+from tests.support.battery import STEPS, Battery, build, every_input, implementations, state_of, train
+from tests.support.infos import ALL, OURS, make_groups, parameters, set_gradients
 
 
 class TestSteps(Battery):

@@ -1,7 +1,7 @@
 """What torch's own test_optim.py (class TestOptimRenewed) asks of an optimizer, asked of ours.
 
-:mod:`optim.torch_harness` runs that file itself, where it is at hand. What it asks of sparse and complex
-parameters is left out: these are refused.
+``tests/support/torch_harness.py`` runs that file itself, where it is at hand. What it asks of sparse and
+complex parameters is left out: these are refused.
 """
 
 import io
@@ -22,9 +22,9 @@ from torch.testing._internal.common_optimizers import (
     optims,
 )
 
-from optim.battery import Battery, build, every_input, implementations, train
-from optim.infos import ALL, OURS, Group, make_groups, parameters, set_gradients
 from symoptim import UnitNormSGD, param_groups
+from tests.support.battery import Battery, build, every_input, implementations, train
+from tests.support.infos import ALL, OURS, Group, make_groups, parameters, set_gradients
 
 STEPS = 7
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

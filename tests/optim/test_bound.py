@@ -11,14 +11,6 @@ import torch
 from torch import nn
 from torch.optim import SGD, AdamW
 
-from optim.two_points import (
-    INVARIANT,
-    OPTIONS,
-    a_network,
-    losses,
-    zero_branch,
-)
-from symmetry.zoo import caught, group_of
 from symoptim import (
     FullMetricSGD,
     Geometric,
@@ -36,6 +28,14 @@ from symoptim.errors import (
     SymmetryError,
     UngroupedWarning,
 )
+from tests.support.two_points import (
+    INVARIANT,
+    OPTIONS,
+    a_network,
+    losses,
+    zero_branch,
+)
+from tests.support.zoo import caught, group_of
 
 
 @pytest.mark.parametrize("name", [*INVARIANT, *OPTIONS])

@@ -11,7 +11,7 @@ from symoptim import ScaledSGD, UnitNormSGD, invariant, param_groups
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
 from symoptim.optim.chart import Charted, in_chart
 from symoptim.optim.invariant import REFUSED
-from trajectories import batches, network
+from tests.support.trajectories import batches, network
 
 WRAPPED: dict[str, dict[str, float]] = {
     "SGD": {"lr": 1e-3, "momentum": 0.9},

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from optim.two_points import INVARIANT, THOUSAND, TOLERANCE, a_network, disagreement, losses, moved_along
 from symoptim import (
     FullMetricSGD,
     ScaledSGD,
@@ -22,6 +21,15 @@ from symoptim import (
     param_groups,
 )
 from symoptim.errors import GeometryWarning, OptionError
+from tests.support.two_points import (
+    INVARIANT,
+    THOUSAND,
+    TOLERANCE,
+    a_network,
+    disagreement,
+    losses,
+    moved_along,
+)
 
 
 @pytest.mark.parametrize("name", ["SGD", "AdamW"])

@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 from torch.optim import SGD
 
-from optim.two_points import (
+from symoptim import (
+    FullMetricSGD,
+    canonicalize_,
+    invariant,
+)
+from tests.support.two_points import (
     ARCHITECTURES,
     INVARIANT,
     OPTIONS,
@@ -22,12 +27,7 @@ from optim.two_points import (
     moved_along,
     zero_branch,
 )
-from symmetry.zoo import caught, group_of
-from symoptim import (
-    FullMetricSGD,
-    canonicalize_,
-    invariant,
-)
+from tests.support.zoo import caught, group_of
 
 
 def curves_from_two_points(name: str, make: Make) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,13 @@ from symoptim import ScaledSGD, UnitNormSGD, invariant, param_groups
 from symoptim.geometry.filters import COLUMNS, ROWS
 from symoptim.geometry.rescaling import Weights, act
 from symoptim.geometry.scaled import scaled_inner
-from trajectories import MakeOptimizer, curves_from_two_points, disagreement, falls_by_half, network
+from tests.support.trajectories import (
+    MakeOptimizer,
+    curves_from_two_points,
+    disagreement,
+    falls_by_half,
+    network,
+)
 
 INVARIANT: dict[str, MakeOptimizer] = {
     "SM": lambda model: ScaledSGD(param_groups(model), lr=1e-3),

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import symoptim
-from symmetry.test_unit_rows import CASES, perceptron, unbalanced
 from symoptim import UnitNormSGD, param_groups
 from symoptim.errors import EpsWarning, GeometryWarning, OptionError, SymmetryError
+from tests.symmetry.test_unit_rows import CASES, perceptron, unbalanced
 
 
 def a_case(name: str) -> tuple[nn.Module, Tensor, set[str]]:

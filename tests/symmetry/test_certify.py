@@ -8,9 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symmetry.oracle import true_dimension
-from symmetry.zoo import ZOO, caught, for_some_animals, group_of
-from symmetry.zoo.animal import Lambda, weight
 from symoptim.errors import TraceError
 from symoptim.symmetry.certify import Certificate, certify
 from symoptim.symmetry.discover import discover
@@ -18,6 +15,9 @@ from symoptim.symmetry.exact import difference
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.rules.registry import RULES, Context
 from symoptim.symmetry.spec import SymmetrySpec
+from tests.support.oracle import true_dimension
+from tests.support.zoo import ZOO, caught, for_some_animals, group_of
+from tests.support.zoo.animal import Lambda, weight
 
 
 @for_some_animals

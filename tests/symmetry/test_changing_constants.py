@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symmetry.other_paths import W, own, x
-from symmetry.same_operations import ONE, SAME_OPERATIONS
 from symoptim import discover
 from symoptim.symmetry.changing_constants import changing_constants, value_of, with_unknown
 from symoptim.symmetry.record import record
+from tests.support.other_paths import W, own, x
+from tests.support.same_operations import ONE, SAME_OPERATIONS
 
 CHANGING = ("numbers that grow", "an order by length", "noise in an attribute", "noise in a list")
 

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody does
 from torch import Tensor, nn
 
-from sampling import one_in
-from symmetry.corner_cases import CASES, FREE, HIDDEN, Function, hidden, sound
+from tests.support.corner_cases import CASES, FREE, HIDDEN, Function, hidden, sound
+from tests.support.sampling import one_in
 
 
 @pytest.mark.parametrize("name", one_in(3, CASES))

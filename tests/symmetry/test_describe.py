@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symmetry.zoo import for_some_animals, group_of
 from symoptim.symmetry import describe
 from symoptim.symmetry.describe import ENTRIES, KindOfUnit, Slice, kinds, remarks, table_of, text_of
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.drawing import draw
 from symoptim.symmetry.names import NamesByPattern, by_pattern, fitting, parts_of
 from symoptim.symmetry.spec import SymmetrySpec
+from tests.support.zoo import for_some_animals, group_of
 
 
 def moved(name: str) -> set[tuple[int, frozenset[str]]]:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symmetry.oracle import true_dimension
-from symmetry.zoo import caught, for_half_of_them, group_of
 from symoptim.symmetry.discover import discover
+from tests.support.oracle import true_dimension
+from tests.support.zoo import caught, for_half_of_them, group_of
 
 GAPS = {
     "siamese": (6, 8, "a bias that is subtracted from itself is not seen to cancel"),

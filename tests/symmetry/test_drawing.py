@@ -4,10 +4,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from symmetry.zoo import group_of
 from symoptim.symmetry.describe import kinds
 from symoptim.symmetry.drawing import ROW, TOP, draw
 from symoptim.symmetry.spec import SymmetrySpec
+from tests.support.zoo import group_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,13 +5,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from symmetry.zoo.animal import Lambda, weight
 from symoptim.errors import PathWarning
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.interpret import interpret
 from symoptim.symmetry.record import record
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.trace import trace
+from tests.support.zoo.animal import Lambda, weight
 
 
 def test_an_empty_batch_says_nothing_of_a_network() -> None:

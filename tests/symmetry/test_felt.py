@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from symoptim.applications.align import align
+from symoptim.applications.canonical import canonicalize_
 from symoptim.errors import EpsWarning, OptionError, SymmetryError
-from symoptim.gauges.align import align
-from symoptim.gauges.canonical import canonicalize_
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.exact import difference
 from symoptim.symmetry.felt import felt_by

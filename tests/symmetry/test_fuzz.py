@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, Phase, assume, find, given, settings
 
-from symmetry.oracle import true_dimension
-from symmetry.random_networks import Network, arguments_of, networks
-from symmetry.soundness import changes
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.rules.registry import RULES, Context
+from tests.support.oracle import true_dimension
+from tests.support.random_networks import Network, arguments_of, networks
+from tests.support.soundness import changes
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 Case = tuple[Network, str]

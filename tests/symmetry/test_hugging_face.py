@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from symmetry.hugging_face import CASES, Inputs
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.spec import SymmetrySpec
+from tests.support.hugging_face import CASES, Inputs
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of other people's making
 

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from symmetry.hugging_face_found import FOUND, REFUSED
-from symmetry.hugging_face_more import CASES, Inputs
 from symoptim import SymmetrySpec, discover
 from symoptim.errors import OptionError, TraceError
+from tests.support.hugging_face_found import FOUND, REFUSED
+from tests.support.hugging_face_more import CASES, Inputs
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of other people's making
 EXACT = 1e-8

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symmetry.hugging_face import CASES
-from symmetry.test_hugging_face import shaken
-from symmetry.zoo import caught, for_some_animals, group_of
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.mappings import Mapping, as_yaml, indexed_mappings, mappings
+from tests.support.hugging_face import CASES
+from tests.support.zoo import caught, for_some_animals, group_of
+from tests.symmetry.test_hugging_face import shaken
 
 
 def mappings_of(name: str) -> list[Mapping]:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from sampling import one_in
 from symoptim.errors import TraceError
 from symoptim.symmetry.discover import discover
+from tests.support.sampling import one_in
 
 
 class TwoWays(nn.Module):

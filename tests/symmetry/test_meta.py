@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from symmetry.zoo.animal import Lambda, weight
 from symoptim.symmetry.discover import discover
+from tests.support.zoo.animal import Lambda, weight
 
 
 def test_batch_normalization_in_evaluation_is_the_same_on_the_meta_device() -> None:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from symmetry.hidden_paths import HIDDEN
-from symmetry.other_paths import NETWORKS, Case, mlp
-from symmetry.same_operations import SAME_OPERATIONS
-from symmetry.size_paths import SIZED
-from symmetry.told_paths import TOLD
 from symoptim import SymmetrySpec, discover
 from symoptim.errors import EpsWarning, PathWarning, SymmetryError
+from tests.support.hidden_paths import HIDDEN
+from tests.support.other_paths import NETWORKS, Case, mlp
+from tests.support.same_operations import SAME_OPERATIONS
+from tests.support.size_paths import SIZED
+from tests.support.told_paths import TOLD
 
 pytestmark = pytest.mark.slow
 ALL = NETWORKS | HIDDEN | SIZED | TOLD | SAME_OPERATIONS

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symmetry.told_paths import TOLD, Both, Decides
 from symoptim import discover
 from symoptim.errors import PathWarning
 from symoptim.symmetry.otherwise import told
 from symoptim.symmetry.recorder import Earlier
 from symoptim.symmetry.variations import Call
+from tests.support.told_paths import TOLD, Both, Decides
 
 
 def two_layers() -> nn.Sequential:

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sampling import one_in
 from symoptim import SymmetrySpec, discover
 from symoptim.errors import OptionError, PathWarning
 from symoptim.symmetry.frames import crossings
 from symoptim.symmetry.graph import Graph
 from symoptim.symmetry.paths import survey
 from symoptim.symmetry.variations import Call
+from tests.support.sampling import one_in
 
 
 def block(width: int = 4) -> nn.Sequential:

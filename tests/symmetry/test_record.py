@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from sampling import one_in
-from symmetry.zoo import ZOO, caught, group_of
-from symmetry.zoo.animal import Lambda
 from symoptim.errors import PathWarning, TraceError
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover as discover_with_doubts
 from symoptim.symmetry.record import record
 from symoptim.symmetry.recorder import Recorder
 from symoptim.symmetry.spec import SymmetrySpec
+from tests.support.sampling import one_in
+from tests.support.zoo import ZOO, caught, group_of
+from tests.support.zoo.animal import Lambda
 
 # No other path is sought in these networks: they ask for values.
 discover = functools.partial(discover_with_doubts, vouch="*")

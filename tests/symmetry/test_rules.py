@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
-from symmetry.zoo.animal import Lambda, weight
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.solve import null_space
 from symoptim.symmetry.system import System
+from tests.support.zoo.animal import Lambda, weight
 
 PLACES = torch.tensor([3, 0, 2, 1])
 MASK = torch.tensor([[True, False, False, True], [False, True, True, True]]).repeat(4, 1)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from symmetry.same_operations import SAME_OPERATIONS
 from symoptim import discover
+from tests.support.same_operations import SAME_OPERATIONS
 
 TOLD_APART = {"swapped by value": 6, "swapped by length": 6, "cut by length": 3}
 """Generators that hold on both paths; twelve, or six, hold on one."""

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sampling import one_in
-from symmetry.other_paths import SHORT, W, own, table, x
-from symmetry.size_paths import A_B, SIZED, by_length
 from symoptim import discover
 from symoptim.errors import PathWarning
 from symoptim.symmetry.paths import survey
 from symoptim.symmetry.size_search import MOST_ROUNDS
 from symoptim.symmetry.variations import Call
+from tests.support.other_paths import SHORT, W, own, table, x
+from tests.support.sampling import one_in
+from tests.support.size_paths import A_B, SIZED, by_length
 
 FAR = "blocks of 64", "more than 400.5", "half of it", "tens above 300", "bytes"
 BEHIND = "ladder", "ladder, from above", "halved"

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 import symoptim
-from symmetry.zoo import group_of
 from symoptim.errors import OptionError, SymmetryError
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.spec import SymmetrySpec
+from tests.support.zoo import group_of
 
 
 def a_model() -> tuple[nn.Module, Tensor, SymmetrySpec]:

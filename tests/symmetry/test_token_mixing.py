@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from symmetry.zoo.mixers import gmlp, resmlp
 from symoptim.symmetry import solve
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.interpret import interpret
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.system import System
 from symoptim.symmetry.trace import trace
+from tests.support.zoo.mixers import gmlp, resmlp
 
 MAKES = [gmlp, lambda *sizes: gmlp(*sizes, causal=True), resmlp]
 of_every_kind = pytest.mark.parametrize("make", MAKES, ids=["gmlp", "causal gmlp", "resmlp"])

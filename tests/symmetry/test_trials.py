@@ -17,11 +17,11 @@ from torch.nn import functional
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
-from sampling import one_in
 from symoptim.symmetry.certify import Certificate, certify
 from symoptim.symmetry.copies import copied
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.spec import Moved, SymmetrySpec
+from tests.support.sampling import one_in
 
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 import symoptim
-from sampling import one_in
 from symoptim.errors import OptionError, SymmetryError, ZeroFilterError
 from symoptim.routing import route
 from symoptim.symmetry.roles import roles_from
 from symoptim.symmetry.unit_rows import gauge_rows
+from tests.support.sampling import one_in
 
 
 def unbalanced(model: nn.Module) -> nn.Module:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sampling import one_in
 from symoptim.symmetry.discover import discover as discover_with_doubts
+from tests.support.sampling import one_in
 
 # No other path is sought in these networks: they have parameters that are not used.
 discover = functools.partial(discover_with_doubts, vouch="*")

@@ -6,7 +6,7 @@ from typing import Any
 
 from symoptim.bench.records import Step
 from symoptim.bench.sheets import describe, milliseconds, titles_of
-from symoptim.report.style import BLUE, GREEN, ORANGE, PURPLE, SKY, pyplot, save
+from symoptim.support.plotting import BLUE, GREEN, ORANGE, PURPLE, SKY, pyplot, save
 
 _COLORS = {"sgd": ORANGE, "adamw": PURPLE, "sm": BLUE, "un": GREEN, "full": SKY}
 """By the first word of a contestant's name; everybody else is gray."""

@@ -7,7 +7,7 @@ from symoptim.bench.picture import draw
 from symoptim.bench.records import REFERENCE, Step
 from symoptim.bench.sheets import describe, markdown, places, sheets
 from symoptim.errors import RecordsError
-from symoptim.records.files import write_files
+from symoptim.support.files import write_files
 
 _ENDINGS = (".md", ".png", ".svg")
 _OURS = "Written by `symoptim bench --report`"

@@ -16,7 +16,7 @@ from symoptim.bench.written import only, require_room, write_results
 from symoptim.cli import options
 from symoptim.cli.report import tell_written
 from symoptim.errors import OptionError
-from symoptim.records.provenance import command_line
+from symoptim.support.provenance import command_line
 
 if TYPE_CHECKING:
     from symoptim.bench.run import Plan
@@ -92,7 +92,7 @@ def bench(
     from symoptim.bench.rivals import contestants_named
     from symoptim.bench.run import DTYPES, Plan, out_of_place, session_of
     from symoptim.bench.turns import Pace
-    from symoptim.engine.numerics import device_named
+    from symoptim.ensemble.numerics import device_named
 
     where = device_named(device)
     usual = ("resnet50", "segnet", "tiny") if where.type == "cpu" else tuple(CASES)

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from symoptim.cli.report import tell_written
 from symoptim.errors import OptionError
-from symoptim.records.files import write_files
+from symoptim.support.files import write_files
 
 if TYPE_CHECKING:
     from symoptim.symmetry.spec import SymmetrySpec

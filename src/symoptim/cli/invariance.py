@@ -9,14 +9,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from symoptim.cli.progress import DownloadBar
-from symoptim.engine.registry import UPDATES
-from symoptim.experiments.datasets import load
-from symoptim.experiments.invariance import PANELS, Rescaling, train_pairs
-from symoptim.experiments.names import DataName
-from symoptim.records.files import require_folder, write_files
-from symoptim.records.pairs import Pair, to_csv
-from symoptim.report.invariance import draw_pairs
-from symoptim.report.table2 import ARCHITECTURES
+from symoptim.ensemble.registry import UPDATES
+from symoptim.paper.experiments.datasets import load
+from symoptim.paper.experiments.invariance import PANELS, Rescaling, train_pairs
+from symoptim.paper.experiments.names import DataName
+from symoptim.paper.records.pairs import Pair, to_csv
+from symoptim.paper.report.invariance import draw_pairs
+from symoptim.paper.report.table2 import ARCHITECTURES
+from symoptim.support.files import require_folder, write_files
 
 
 def show_invariance(

@@ -7,13 +7,13 @@ from rich.console import Console
 
 from symoptim.cli.progress import DownloadBar
 from symoptim.cli.working import work_on
-from symoptim.data.split import Split
-from symoptim.engine.registry import UPDATES
+from symoptim.ensemble.registry import UPDATES
 from symoptim.errors import DataError
-from symoptim.experiments.datasets import digest_of, load
-from symoptim.experiments.names import DataChoice, DataName, ProfileName
-from symoptim.experiments.protocol import Protocol
-from symoptim.experiments.reproduce import Experiment
+from symoptim.paper.data.split import Split
+from symoptim.paper.experiments.datasets import digest_of, load
+from symoptim.paper.experiments.names import DataChoice, DataName, ProfileName
+from symoptim.paper.experiments.protocol import Protocol
+from symoptim.paper.experiments.reproduce import Experiment
 
 
 def find_images(data: DataChoice, directory: Path | None, profile: ProfileName) -> tuple[DataName, Split]:

@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from symoptim.engine.training import Result
+    from symoptim.ensemble.training import Result
 
 
 Results = Mapping[str, "Result"]

@@ -7,16 +7,16 @@ from rich.console import Console
 
 from symoptim.cli.progress import loss_and_score
 from symoptim.cli.working import work_on
-from symoptim.data.camvid import has_camvid
-from symoptim.data.classes import CLASSES
-from symoptim.data.scenes import Scenes, SceneSplit
 from symoptim.errors import DataError, OptionError
-from symoptim.experiments.datasets import digest_of, load_scenes
-from symoptim.experiments.names import ProfileName, SceneDataChoice, SceneDataName
-from symoptim.experiments.segnet import SegNetExperiment
-from symoptim.experiments.segnet_protocol import SegNetProtocol
-from symoptim.segmentation.updates import SCENE_UPDATES
-from symoptim.segmentation.weights import class_weights
+from symoptim.paper.data.camvid import has_camvid
+from symoptim.paper.data.classes import CLASSES
+from symoptim.paper.data.scenes import Scenes, SceneSplit
+from symoptim.paper.experiments.datasets import digest_of, load_scenes
+from symoptim.paper.experiments.names import ProfileName, SceneDataChoice, SceneDataName
+from symoptim.paper.experiments.segnet import SegNetExperiment
+from symoptim.paper.experiments.segnet_protocol import SegNetProtocol
+from symoptim.paper.segnet.updates import SCENE_UPDATES
+from symoptim.paper.segnet.weights import class_weights
 
 
 def choose_scenes(data: SceneDataChoice, directory: Path | None, profile: ProfileName) -> SceneDataName:

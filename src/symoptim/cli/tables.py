@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from symoptim.report.judge import Judgment
-from symoptim.report.scenes.summary import SceneSummary
-from symoptim.report.scenes.tables import rate_rows, score_lines, searched_rates
-from symoptim.report.summary import Summary
-from symoptim.report.table2 import ARCHITECTURES, SCHEDULES, headings, lines
+from symoptim.paper.report.judge import Judgment
+from symoptim.paper.report.scenes.summary import SceneSummary
+from symoptim.paper.report.scenes.tables import rate_rows, score_lines, searched_rates
+from symoptim.paper.report.summary import Summary
+from symoptim.paper.report.table2 import ARCHITECTURES, SCHEDULES, headings, lines
 
 EPOCHS_SHOWN = 6
 

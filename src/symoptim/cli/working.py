@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 
 from symoptim.cli.progress import ProgressWatcher, Results, median_error
-from symoptim.engine.numerics import describe_device
-from symoptim.records.provenance import command_line
-from symoptim.records.store import Plain, Records
+from symoptim.ensemble.numerics import describe_device
+from symoptim.paper.records.store import Plain, Records
+from symoptim.support.provenance import command_line
 
 
 def work_on(

@@ -104,9 +104,9 @@ def launcher(device: torch.device, dtype: torch.dtype, table: Tensor) -> Launche
     """The kernels for parameters of that precision on that device; they are compiled on first use."""
     with torch.device("cpu"):  # where work is shared out, whatever the default device is
         if device.type == "cpu":
-            from symoptim.kernels.cpu.launch import CpuLauncher
+            from symoptim.kernels.numba.launch import CpuLauncher
 
             return CpuLauncher(table, dtype)
-        from symoptim.kernels.cuda.launch import CudaLauncher
+        from symoptim.kernels.triton.launch import CudaLauncher
 
         return CudaLauncher(table, device, dtype)

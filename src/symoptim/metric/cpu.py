@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from symoptim.kernels.cpu import sizes
+from symoptim.kernels.numba import sizes
 from symoptim.metric.cpu_reader import LevelReader
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import INCOMING, Pooled

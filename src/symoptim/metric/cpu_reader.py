@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from symoptim.kernels import table
-from symoptim.kernels.cpu import sizes
-from symoptim.kernels.cpu.launch import CpuSquares
+from symoptim.kernels.numba import sizes
+from symoptim.kernels.numba.launch import CpuSquares
 from symoptim.metric.levels import Level
 from symoptim.metric.measure import log_norms
 from symoptim.metric.reader import as_reads, table_of

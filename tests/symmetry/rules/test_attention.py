@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from symmetry.oracle import exact, true_dimension
-from symmetry.soundness import changes
-from symmetry.zoo.animal import Lambda, rand, weight
 from symoptim.symmetry.discover import discover
+from tests.support.oracle import exact, true_dimension
+from tests.support.soundness import changes
+from tests.support.zoo.animal import Lambda, rand, weight
 
 
 @pytest.mark.parametrize("enable_gqa", [False, True])

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from symmetry.oracle import exact, true_dimension
-from symmetry.soundness import changes
-from symmetry.zoo.animal import Inputs, Lambda, rand
 from symoptim.symmetry.discover import discover
+from tests.support.oracle import exact, true_dimension
+from tests.support.soundness import changes
+from tests.support.zoo.animal import Inputs, Lambda, rand
 
 
 def measured(model: nn.Module, inputs: Inputs) -> int:

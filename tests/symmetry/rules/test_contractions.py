@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import grouped_mm, relu
 
-from symmetry.zoo.animal import Lambda, weight
 from symoptim.symmetry.discover import discover
+from tests.support.zoo.animal import Lambda, weight
 
 
 def experts(self: nn.Module, x: Tensor) -> Tensor:

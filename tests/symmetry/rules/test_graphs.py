@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu
 
-from symmetry.oracle import exact, true_dimension
-from symmetry.soundness import changes
-from symmetry.zoo.animal import Inputs, rand, together, tokens, weight
 from symoptim.symmetry.discover import discover
+from tests.support.oracle import exact, true_dimension
+from tests.support.soundness import changes
+from tests.support.zoo.animal import Inputs, rand, together, tokens, weight
 
 
 def scatter(messages: Tensor, index: Tensor, size: int, reduction: str = "sum") -> Tensor:

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from symmetry.oracle import exact, true_dimension
-from symmetry.zoo.animal import Lambda, rand, together, tokens, weight
 from symoptim.symmetry.discover import discover
+from tests.support.oracle import exact, true_dimension
+from tests.support.zoo.animal import Lambda, rand, together, tokens, weight
 
 
 def halves(self: nn.Module, x: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from sampling import one_in
 from symoptim.symmetry.discover import discover
+from tests.support.sampling import one_in
 
 NORMS = {
     "layer norm": lambda eps: nn.LayerNorm(4, eps=eps),

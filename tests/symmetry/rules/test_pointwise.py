@@ -5,12 +5,12 @@ import torch
 from torch import nn
 from torch.nn.functional import glu, linear
 
-from symmetry.oracle import exact, true_dimension
-from symmetry.soundness import changes
-from symmetry.zoo.animal import Lambda, rand
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.interpret import interpret
 from symoptim.symmetry.record import record
+from tests.support.oracle import exact, true_dimension
+from tests.support.soundness import changes
+from tests.support.zoo.animal import Lambda, rand
 
 
 def test_one_half_of_a_gated_unit_is_free_and_the_gate_is_pinned() -> None:

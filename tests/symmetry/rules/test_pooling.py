@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, max_pool1d, max_pool2d, relu
 
-from sampling import one_in
-from symmetry.oracle import exact, true_dimension
-from symmetry.soundness import changes
-from symmetry.zoo.animal import Lambda, rand
 from symoptim.symmetry.discover import discover
+from tests.support.oracle import exact, true_dimension
+from tests.support.sampling import one_in
+from tests.support.soundness import changes
+from tests.support.zoo.animal import Lambda, rand
 
 
 def pooled(pool: Callable[[Tensor], Tensor], width: int) -> nn.Module:

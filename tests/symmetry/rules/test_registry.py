@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from sampling import one_in
-from symmetry.corner_cases import HIDDEN, Function, hidden
 from symoptim.symmetry.discover import discover as discover_with_doubts
+from tests.support.corner_cases import HIDDEN, Function, hidden
+from tests.support.sampling import one_in
 
 # No other path is sought in these networks: they have parameters that are not used.
 discover = functools.partial(discover_with_doubts, vouch="*")

@@ -1,0 +1,145 @@
+r"""Gradients that are products, and steps that never form them.
+
+The gradient of a linear map :math:`H = W X` is :math:`G = D X^\top`, D being the gradient of H. A step needs
+two numbers per filter besides, and they can be had without G:
+
+    plain       W - r D X'                             the rate r goes into D
+    scaled      W - (r |w|^2 D) X'                     so does the squared norm of a row
+                W - r D (X' |w|^2)                     of a column: into X'
+    unit norm   s (W - (r / a) D X'), normalized       a = 1 + r c, s its sign, c = <w, g> = <d, h>
+
+so that every step is one product added to the weights. It equals :func:`symoptim.updates.step.step` to
+rounding.
+
+Axis letters: r run, o row, i column, b example.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from symoptim.ensemble.ink import Drawn, lies_inputs_first, make_unit_, squared_lengths
+from symoptim.ensemble.numerics import compiled_for
+from symoptim.geometry.filters import COLUMNS, ROWS, Axes, inner, squared_norm
+from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The gradient ``left @ right`` of stacked weights W ``(r, o, i)``.
+
+    ``left`` is D ``(r, o, b)``, ``right`` is X' ``(s, b, i)``, or images that stand for it, ``responses`` is
+    H ``(r, o, b)``. Where s is less than r, r / s neighboring runs have the same inputs.
+
+    >>> Product(torch.ones(4, 3, 5), torch.ones(2, 5, 6), torch.ones(4, 3, 5)).formed().shape
+    torch.Size([4, 3, 6])
+    """
+
+    left: Tensor
+    right: Tensor | Drawn
+    responses: Tensor
+
+    def __getitem__(self, runs: slice) -> "Product":
+        """The gradient of some of the runs; where runs share inputs, all inputs are theirs."""
+        right = self.right[runs] if len(self.right) == len(self.left) else self.right
+        return Product(self.left[runs], right, self.responses[runs])
+
+    def formed(self) -> Tensor:
+        """The gradient itself, ``(r, o, i)``."""
+        runs, rows, _ = self.left.shape
+        if isinstance(self.right, Drawn):
+            gradient = self.left.new_zeros(runs, self.right.ink.pixels.shape[1], rows).mT
+            self.right.add_product(self.left, 1, gradient)
+            return gradient
+        return torch.bmm(_side_by_side(self.left, len(self.right)), self.right).view(runs, rows, -1)
+
+    def take_from(self, w: Tensor) -> None:
+        """Subtract it from weights W, in place; where images are drawn, W lies with its inputs first."""
+        if isinstance(self.right, Drawn):
+            self.right.add_product(self.left, -1, w)
+            return
+        count = len(self.right)
+        _side_by_side(w, count).baddbmm_(_side_by_side(self.left, count), self.right, alpha=-1)
+
+
+def _side_by_side(rows: Tensor, count: int) -> Tensor:
+    """``(r, o, n) -> (s, r / s * o, n)``: the rows of runs that have the same inputs, as of one."""
+    return rows.view(count, -1, rows.shape[2])
+
+
+Gradient = Tensor | Product
+"""Of a stacked parameter, as it is or as a product."""
+
+
+def formed(gradient: Gradient) -> Tensor:
+    """A gradient as a tensor."""
+    return gradient if isinstance(gradient, Tensor) else gradient.formed()
+
+
+def lengths(rows: Tensor) -> Tensor:
+    """Norm of every row, ``(r, o, i) -> (r, o, 1)``, in one pass over the memory."""
+    # torch's stubs leave it untyped
+    return cast("Tensor", torch.linalg.vector_norm(rows, dim=2, keepdim=True))  # pyright: ignore[reportUnknownMemberType]
+
+
+def _dots(kernels: Any, u: Tensor, v: Tensor) -> Tensor:
+    """Inner products of rows, ``(r, o, i), (r, o, i) -> (r, o, 1)``."""
+    found = u.new_empty(*u.shape[:2], 1)
+    kernels.dots(u.numpy(), v.numpy(), found.numpy())
+    return found
+
+
+def _squared_lengths(w: Tensor) -> Tensor:
+    """Of rows, ``(r, o, i) -> (r, o, 1)``."""
+    if lies_inputs_first(w):
+        return squared_lengths(w)
+    kernels = compiled_for(w)
+    return _dots(kernels, w, w) if kernels else lengths(w).square_()
+
+
+def _plain(w: Tensor, g: Product, rate: Tensor) -> None:
+    g.left.mul_(rate)
+    g.take_from(w)
+
+
+def _scaled_rows(w: Tensor, g: Product, rate: Tensor) -> None:
+    g.left.mul_(_squared_lengths(w).mul_(rate))
+    g.take_from(w)
+
+
+def _scaled_columns(w: Tensor, g: Product, rate: Tensor) -> None:
+    inputs = cast("Tensor", g.right)  # of a classifier, which is not shown images
+    w.baddbmm_(g.left.mul_(rate), inputs * squared_norm(w, COLUMNS), alpha=-1)
+
+
+def _unit_rows(w: Tensor, g: Product, rate: Tensor) -> None:
+    # Before it is normalized the step gives a w - r g, whose length is of no importance. A vanishing a may be
+    # anything up to a rounding step: then r |c| is one, so r |g| is at least that.
+    kernels = compiled_for(w)
+    along = _dots(kernels, g.left, g.responses) if kernels else inner(g.left, g.responses)
+    stretch = along.mul_(rate).add_(1)
+    stretch = stretch.abs().clamp_(min=torch.finfo(w.dtype).eps).copysign_(stretch)
+    g.left.mul_(rate / stretch)
+    g.take_from(w)
+    if lies_inputs_first(w):
+        make_unit_(w, stretch)
+    elif kernels:
+        kernels.make_unit(w.numpy(), stretch.numpy())
+    else:
+        w.mul_(lengths(w).reciprocal_().copysign_(stretch))
+
+
+WALKS: dict[tuple[Update, Axes], Callable[[Tensor, Product, Tensor], None]] = {
+    (PLAIN, ROWS): _plain,
+    (PLAIN, COLUMNS): _plain,
+    (SCALED, ROWS): _scaled_rows,
+    (SCALED, COLUMNS): _scaled_columns,
+    (UNIT_NORM, ROWS): _unit_rows,
+}
+"""Steps in place, ``(w, gradient, rate)`` with rates ``(r, 1, 1)``, by update and what a filter extends over.
+
+They use the gradient up: its left factor is not what it was.
+"""

@@ -1,0 +1,116 @@
+"""How figures look: one palette, one way to save, and ink that follows the page's colors."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from symoptim.errors import RecordsError
+from symoptim.support.files import require_folder
+
+# Okabe and Ito's palette, which color-blind readers can tell apart.
+BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
+DARK_ORANGE = "#A84300"  # for small letters, which need more contrast
+_COLORS = {
+    "b-sgd": ORANGE,
+    "sgd": ORANGE,
+    "sm": BLUE,
+    "un": GREEN,
+    "adamw": PURPLE,
+    "invariant-adamw": AMBER,
+    "sgd-plain": DARK_ORANGE,
+}
+
+# Dashes let a line that lies below be seen, and part updates whose colors are alike.
+_DASHES = {"sm": (0, (5, 2)), "sgd-plain": (0, (2, 1.5)), "un-momentum": (0, (2, 1.5))}
+
+# A color nobody would choose, put where ink is meant; in pages it becomes the color of the text around it.
+_INK = "#010203"
+
+
+def color_of(update: str) -> str:
+    """Color of an update in every figure; updates of one's own share one."""
+    return _COLORS.get(update, SKY)
+
+
+def line_of(update: str) -> dict[str, Any]:
+    """Color and dashes of an update's line."""
+    return {"color": color_of(update), "linestyle": _DASHES.get(update, "-")}
+
+
+def pyplot() -> Any:
+    """Matplotlib without a window, in this style; it is an extra, and slow to import."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    ink = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    plt.rcParams.update(dict.fromkeys(ink, _INK))
+    plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
+    return plt
+
+
+def save(figure: Any, path: Path) -> list[Path]:
+    """Save a figure as PNG and SVG, and close it.
+
+    Args:
+        figure: of matplotlib.
+        path: without its ending.
+
+    Returns:
+        Both files.
+
+    Raises:
+        RecordsError: one of them cannot be written.
+    """
+    # Names within an SVG come from its salt: several of them can stand in one page.
+    pyplot().rcParams["svg.hashsalt"] = path.name
+    drawing = path.with_suffix(".svg")
+    with _writing(figure, path):
+        figure.savefig(path.with_suffix(".png"), dpi=150)
+        figure.set_layout_engine("none")  # it is laid out, which takes as long as drawing it
+        figure.savefig(drawing, metadata={"Date": None}, transparent=True)
+    return [path.with_suffix(".png"), drawing]
+
+
+def save_png(figure: Any, path: Path) -> Path:
+    """Save a figure of pictures as PNG, and close it.
+
+    Args:
+        figure: of matplotlib.
+        path: without its ending.
+
+    Returns:
+        The file.
+    """
+    with _writing(figure, path):
+        figure.savefig(path.with_suffix(".png"), dpi=110)
+    return path.with_suffix(".png")
+
+
+@contextmanager
+def _writing(figure: Any, path: Path) -> Generator[None]:
+    """Close the figure in the end, and explain what the disk says."""
+    try:
+        require_folder(path.parent)
+        yield
+    except OSError as error:
+        raise RecordsError(f"{path} cannot be written ({error.strerror})") from error
+    finally:
+        pyplot().close(figure)
+
+
+def inline_svg(path: Path, label: str) -> str:
+    """An SVG file as a piece of HTML: without its header, its ink in the color of the text around it.
+
+    Args:
+        path: the file.
+        label: what the drawing shows, for those who cannot see it.
+
+    Returns:
+        The SVG element.
+    """
+    text = path.read_text(encoding="utf-8")
+    named = text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return named.replace(_INK, "currentColor")
