@@ -1,7 +1,9 @@
 """A test environment stricter than production: warnings are errors, fresh memory is poisoned."""
 
+import random
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -24,5 +26,7 @@ def poisoned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def seeded() -> None:
-    """Every test draws the same numbers, whatever ran before it."""
+    """Every test draws the same numbers, whatever ran before it and in whatever order tests run."""
+    random.seed(0)
+    np.random.seed(0)
     torch.manual_seed(0)
