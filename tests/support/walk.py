@@ -5,6 +5,7 @@
 prints the table of CONTRIBUTING.md, in a process of its own where nothing has been called before.
 """
 
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -43,7 +44,7 @@ def walk(call: Callable[[], object]) -> Walk:
     finally:
         sys.setprofile(None)
     files = [file for file, _ in entered]  # modules that are imported only now count too
-    switches = sum(one != other for one, other in zip(files, files[1:], strict=False))
+    switches = sum(one != other for one, other in itertools.pairwise(files))
     return Walk(len(set(files)), len(set(entered)), switches)
 
 
