@@ -353,8 +353,8 @@ HIDDEN: dict[str, Case] = {
     "size behind a value": Case(own(behind_values, **A_B), SHORT, LONG, found=5),
     "a list that fills": Case(remembers(list, appended), FLAT, OTHERS, found=5),
     "a deque": Case(remembers(lambda: deque(maxlen=2), appended), FLAT, OTHERS, found=5),
-    # The first call finds nothing in the dictionary and goes another way than later ones: 5 of 9 rescalings are
-    # found, all of them if this module is vouched for.
+    # The first call finds nothing in the dictionary and goes another way than later ones: 5 of 9 rescalings
+    # are found, all of them if this module is vouched for.
     "a dictionary": Case(remembers(dict, by_name), FLAT, OTHERS, found=5),
     "a tensor in place": Case(remembers(lambda: torch.zeros(6), in_place), FLAT, OTHERS),
     "a tensor replaced": Case(remembers(lambda: torch.ones(6), replaced), FLAT, OTHERS, found=9),
