@@ -22,39 +22,13 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "symoptim"
 RESULTS = ROOT / "docs" / "results"
 
-# What each part may import besides itself; a new part has to be listed here.
-LAYERS: dict[str, set[str]] = {
-    "errors": set(),
-    "modules": {"errors"},
-    "geometry": set(),
-    "updates": {"geometry"},
-    "schedules": {"errors"},
-    "support": {"errors"},
-    "routing": {"errors", "geometry", "modules"},
-    "symmetry": {"errors", "geometry", "modules", "routing"},
-    "applications": {"errors", "modules", "symmetry"},
-    "models": {"errors", "geometry", "modules", "routing", "symmetry"},
-    "kernels": {"geometry"},
-    "metric": {"geometry", "kernels", "symmetry"},
-    "optim": {"errors", "geometry", "kernels", "metric", "modules", "routing", "symmetry", "updates"},
-    "ensemble": {
-        "errors",
-        "geometry",
-        "kernels",
-        "metric",
-        "models",
-        "optim",
-        "paper",
-        "routing",
-        "schedules",
-    }
-    | {"symmetry", "updates"},
-    "bench": {"ensemble", "errors", "geometry", "metric", "models", "optim", "paper", "routing", "support"}
-    | {"symmetry", "updates"},
-    "paper": {"ensemble", "errors", "models", "optim", "support"},
-    "cli": {"the package itself", "bench", "ensemble", "errors", "paper", "support", "symmetry"},
-    "__main__": {"cli", "errors"},
-}
+
+def layers() -> dict[str, set[str]]:
+    """What each package may import besides itself: the table of CONTRIBUTING.md."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\|([^|]*)\|$", text, flags=re.MULTILINE)
+    return {package: {one.strip() for one in allowed.split(",")} - {""} for package, allowed in rows}
+
 
 PUBLIC = [
     "BoldDriver",
@@ -90,14 +64,21 @@ def imported_parts(path: Path) -> set[str]:
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
     ours = [name.split(".") for name in names if name.split(".")[0] == "symoptim"]
-    return {parts[1] if len(parts) > 1 else "the package itself" for parts in ours}
+    return {parts[1] if len(parts) > 1 else "symoptim" for parts in ours}
 
 
 def test_imports_point_one_way() -> None:
+    allowed = layers()
+    parts = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in SOURCE.rglob("*.py")}
+    assert set(allowed) == parts - {"__init__"}, "the table names every package"
     for path in SOURCE.rglob("*.py"):
         part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
         if part != "__init__":
-            assert imported_parts(path) <= LAYERS[part] | {part}, path
+            assert imported_parts(path) <= allowed[part] | {part}, path
+    done: set[str] = set()
+    for part, others in allowed.items():  # a cycle would have no order
+        assert others - {"symoptim"} <= done | {"paper"}, f"{part} stands above what it imports"
+        done.add(part)
 
 
 def test_files_stay_short_enough_to_read() -> None:
