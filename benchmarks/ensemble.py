@@ -3,14 +3,13 @@
     python benchmarks/ensemble.py [--device cuda] [--images random] [--out FILE.jsonl]
 
 Networks are the paper's of two layers, batches of 100. Images are MNIST's, for on a CPU pixels that are zero
-cost nothing; or they are of 784 random pixels, none of them zero, as always on CUDA. Nothing is timed before
-steps of the engine, in float64 and in float32, agree with autograd's in float64. On the CPU: one thread,
+cost nothing; or they are of 784 random pixels, none of them zero, as always on CUDA. Timings are reported
+only if steps of the ensemble, in float64 and in float32, match autograd's in float64. On the CPU: one thread,
 process time, all take turns; the loop is one network with a ``DataLoader`` over a ``TensorDataset``,
 autograd and ``torch.optim.SGD``, fused or not, whichever is faster. On CUDA: time of recorded steps.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,17 +22,16 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ensemble_figure import draw
-from measuring import seconds
+from measuring import Log, seconds
 from symoptim.ensemble.group import Group
 from symoptim.ensemble.images import Batch
-from symoptim.ensemble.numerics import describe_device, full_float32
+from symoptim.ensemble.numerics import full_float32
 from symoptim.ensemble.passes import Autograd
 from symoptim.ensemble.run import Constant, FixedEpochs, Run
 from symoptim.ensemble.trainer import Trainer
 from symoptim.models import arch1, arch2
 from symoptim.paper.data.mnist import load_mnist
 from symoptim.paper.data.split import Split
-from symoptim.support.provenance import command_line, describe_process
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"Arch1": lambda: arch1(2), "Arch2": lambda: arch2(2)}
 UPDATES = ("b-sgd", "sm", "un")
@@ -211,11 +209,8 @@ def main() -> None:
             )
             lines.append({"network": network, "runs": count, "milliseconds": taken})
     if asked.out:
-        where = {"device": describe_device(asked.device), "images": shown}
-        about = json.loads(describe_process()) | {"command": f"python {command_line()}"} | where
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(line) + "\n" for line in [{"provenance": about}, *lines])
-        asked.out.write_text(text)
+        asked.out.unlink(missing_ok=True)
+        Log(asked.out, "ensemble", asked.device, images=shown).add(*lines)
         print(f"written: {asked.out}, {draw([asked.out], asked.out.with_suffix('.png'))}")
 
 

@@ -10,11 +10,10 @@ import torch
 
 from symoptim.bench import run as module
 from symoptim.bench.cases import Case
-from symoptim.bench.contestants import Contestant
+from symoptim.bench.measure import Budget
+from symoptim.bench.optimizers import CONTESTANTS, Contestant
 from symoptim.bench.records import Journal, read_steps
-from symoptim.bench.rivals import CONTESTANTS
 from symoptim.bench.run import Plan, carry_out, session_of
-from symoptim.bench.turns import Pace
 from tests.support.wrong import ABSENT, RAISING, TIRING, WRONG
 
 CPU = torch.device("cpu")
@@ -39,9 +38,14 @@ class Counter:
 def plan_of(
     case: Callable[[], Case], contestants: list[Contestant], momenta: tuple[float, ...] = (0.0, 0.9)
 ) -> Plan:
-    pace = Pace(turns=6, seconds=60)
+    budget = Budget(turns=6, seconds=60)
     return Plan(
-        cases=(case(),), contestants=contestants, momenta=momenta, dtypes=("float32",), device=CPU, pace=pace
+        cases=(case(),),
+        contestants=contestants,
+        momenta=momenta,
+        dtypes=("float32",),
+        device=CPU,
+        budget=budget,
     )
 
 
@@ -130,7 +134,7 @@ def test_states_that_do_not_fit_together_are_made_anew(
     tmp_path: Path, small: Callable[[], Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = small()
-    monkeypatch.setattr("symoptim.bench.turns.free_bytes", lambda _: 6 * case.elements)
+    monkeypatch.setattr("symoptim.bench.measure.free_bytes", lambda _: 6 * case.elements)
     path = tmp_path / "bench.jsonl"
     mine = [CONTESTANTS[name] for name in ("sgd-fused", "adamw-fused", "un-reference")]
     carry_out(plan_of(small, mine, (0.9,)), Journal(path, session_of(CPU)), Counter())

@@ -1,18 +1,22 @@
-"""Records as tables: a row for every contestant, a column for every case. No torch is needed."""
+"""Records as tables: times, shares, memory, and what is missing or not to be trusted. No torch is needed."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from symoptim.bench.records import REFERENCE, Line, Step
+from symoptim.errors import RecordsError
+from symoptim.support.files import write_files
 
-CHOSEN = ("resnet50", "segnet", "gpt2", "tiny")
+MEMORY_CASES = ("resnet50", "segnet", "gpt2", "tiny")
 """The case whose memory is shown is the first of these that there is, or the first there is."""
 TRUSTED = 0.8
 """Steps of fused SGD are down to 0.9 of the floor on a CPU that does nothing else."""
+_WRITTEN = "Written by `symoptim bench"
 
 
-class Sheet(NamedTuple):
-    """A table as text, and what is to be said below it."""
+class Table(NamedTuple):
+    """A table as text, and notes below it."""
 
     title: str
     header: list[str]
@@ -28,17 +32,16 @@ def places(steps: Sequence[Step]) -> dict[tuple[object, ...], list[Step]]:
     return found
 
 
-def sheets(steps: Sequence[Step]) -> list[Sheet]:
-    """All tables of one place: times for every momentum, then memory."""
+def tables(steps: Sequence[Step]) -> list[Table]:
+    """All tables of one place: times for every momentum, then shares and memory."""
     momenta = sorted({step.line["momentum"] for step in steps})
     timed = [_times([s for s in steps if s.line["momentum"] == momentum], momentum) for momentum in momenta]
     last = [step for step in steps if step.line["momentum"] == momenta[-1]]
-    shared = [_shares(last, momenta[-1])] if any("device" in step.line for step in last) else []
-    return [
-        *timed,
-        *shared,
-        _memory(last, momenta[-1])._replace(notes=[*_absences(steps), *_disturbances(steps)]),
-    ]
+    shares = [_host_and_device(last, momenta[-1])] if any("device" in step.line for step in last) else []
+    if any("passes" in step.line and step.seconds is not None for step in last):
+        shares.append(_training(last, momenta[-1]))
+    memory = _memory(last, momenta[-1])._replace(notes=[*_absences(steps), *_disturbances(steps)])
+    return [*timed, *shares, memory]
 
 
 def describe(steps: Sequence[Step]) -> str:
@@ -48,10 +51,10 @@ def describe(steps: Sequence[Step]) -> str:
     return f"{session['machine']}, torch {session['torch']}, {line['dtype']}, {clock}"
 
 
-def markdown(sheet: Sheet) -> str:
-    """A sheet as Markdown.
+def markdown(table: Table) -> str:
+    """A table as Markdown.
 
-    >>> print(markdown(Sheet("Times", ["", "a"], [["SGD", "1.0"]], ["b: none"])))
+    >>> print(markdown(Table("Times", ["", "a"], [["SGD", "1.0"]], ["b: none"])))
     **Times**
     <BLANKLINE>
     | | a |
@@ -60,14 +63,36 @@ def markdown(sheet: Sheet) -> str:
     <BLANKLINE>
     b: none
     """
-    lines = [sheet.header, ["---"] * len(sheet.header), *sheet.rows]
+    lines = [table.header, ["---"] * len(table.header), *table.rows]
     joined = [
         "|" + "|".join(cell if cell == "---" else f" {cell} ".replace("  ", " ") for cell in line) + "|"
         for line in lines
     ]
-    return "\n".join(
-        [f"**{sheet.title}**", "", *joined, *(text for note in sheet.notes for text in ("", note))]
-    )
+    notes = [text for note in table.notes for text in ("", note)]
+    return "\n".join([f"**{table.title}**", "", *joined, *notes])
+
+
+def page_beside(records: Path) -> Path:
+    """File of the tables that go beside records.
+
+    Raises:
+        RecordsError: the records have that name, or there is such a file that is no page of tables.
+    """
+    if records.suffix == ".md":
+        better = records.with_suffix(".jsonl")
+        raise RecordsError(f"{records} cannot have records, the tables have its name: say {better}")
+    page = records.with_suffix(".md")
+    if page.exists() and not (page.is_file() and _WRITTEN in page.read_text("utf-8", errors="replace")):
+        raise RecordsError(f"{page} has no tables of symoptim bench: choose another --out")
+    return page
+
+
+def write_page(steps: Sequence[Step], page: Path) -> list[Path]:
+    """Write all tables as Markdown."""
+    texts = ["# What a step costs", f"{_WRITTEN}`."]
+    for mine in places(steps).values():
+        texts += [f"## {describe(mine)}", *map(markdown, tables(mine))]
+    return write_files(page.parent, {page.name: "\n\n".join(texts) + "\n"})
 
 
 def milliseconds(seconds: float) -> str:
@@ -84,7 +109,7 @@ def titles_of(steps: Sequence[Step], key: str, title: str) -> dict[str, str]:
     return {step.line[key]: step.line[title] for step in steps}
 
 
-def _times(steps: list[Step], momentum: float) -> Sheet:
+def _times(steps: list[Step], momentum: float) -> Table:
     cases = titles_of(steps, "case", "case_title")
     by = {(step.line["contestant"], step.line["case"]): step for step in steps}
     floors = {s.line["case"]: s.line["floor"] for s in reversed(steps) if "floor" in s.line}  # of the first
@@ -97,7 +122,7 @@ def _times(steps: list[Step], momentum: float) -> Sheet:
     heading = "without momentum" if not momentum else f"momentum {momentum:g}"
     title = f"Milliseconds of a step, {heading}; in parentheses, as a multiple of fused SGD and of the floor"
     notes = ["*: of another run, a multiple of its own fused SGD and floor"] if elsewhere else []
-    return Sheet(title, ["", *cases.values()], rows, notes)
+    return Table(title, ["", *cases.values()], rows, notes)
 
 
 def _is_elsewhere(step: Step, shown: Step | None) -> bool:
@@ -113,8 +138,8 @@ def _cell(step: Step | None) -> str:
     return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
 
 
-def _shares(steps: list[Step], momentum: float) -> Sheet:
-    """What host and device spend, where that was measured."""
+def _host_and_device(steps: list[Step], momentum: float) -> Table:
+    """Time of the host and of the device, where both were measured."""
     cases = titles_of(steps, "case", "case_title")
     by = {(s.line["contestant"], s.line["case"]): s.line for s in steps if "device" in s.line}
     rows: list[list[str]] = []
@@ -129,11 +154,22 @@ def _shares(steps: list[Step], momentum: float) -> Sheet:
     title = (
         f"Milliseconds the host is busy, and the device where the host is ahead of it, momentum {momentum:g}"
     )
-    return Sheet(title, ["", *cases.values()], rows, [])
+    return Table(title, ["", *cases.values()], rows, [])
+
+
+def _training(steps: list[Step], momentum: float) -> Table:
+    """Share of a training step, of models whose forward and backward were timed."""
+    timed = [(s.line, s.seconds, s.line["passes"]) for s in steps if "passes" in s.line and s.seconds]
+    rows = [
+        [line["title"], line["case_title"], milliseconds(passes), f"{seconds / (seconds + passes):.1%}"]
+        for line, seconds, passes in timed
+    ]
+    title = f"Share of a training step, momentum {momentum:g}"
+    return Table(title, ["", "model", "forward and backward, ms", "share of the optimizer"], rows, [])
 
 
 def _absences(steps: Sequence[Step]) -> list[str]:
-    """Who is missing and who was refused, with what else is to be known, each said once."""
+    """What is missing or was refused and why, and remarks, each once."""
     said: dict[str, set[str]] = {}
     cases = {step.line["case"] for step in steps}
     for step in steps:
@@ -142,19 +178,21 @@ def _absences(steps: Sequence[Step]) -> list[str]:
                 words = f"{step.line['title']}: {step.line[kind]}"
                 said.setdefault(words, set()).add(step.line["case_title"])
     remarks = {f"{s.line['title']}: {s.line['remark']}": None for s in steps if "remark" in s.line}
+    no_passes = {s.line["no_passes"]: None for s in steps if "no_passes" in s.line}
     return [
         *(
             words if len(cases) == len(titles) else f"{words} ({', '.join(sorted(titles))})"
             for words, titles in said.items()
         ),
         *remarks,
+        *no_passes,
     ]
 
 
 def _disturbances(steps: Sequence[Step]) -> list[str]:
-    """Cases whose figures are not to be trusted: a step cannot be much faster than the copy below it.
+    """Cases whose figures are not to be trusted: a step cannot be much faster than the copy of the floor.
 
-    In less than 32 bits that is a copy of float32 masters too, which not everybody keeps.
+    In less than 32 bits that is a copy of float32 masters too, which not every optimizer keeps.
     """
     found: dict[str, None] = {}
     for step in steps:
@@ -167,16 +205,16 @@ def _disturbances(steps: Sequence[Step]) -> list[str]:
     return list(found)
 
 
-def _memory(steps: list[Step], momentum: float) -> Sheet:
+def _memory(steps: list[Step], momentum: float) -> Table:
     """Memory of one case, in units of its weights."""
     cases = titles_of(steps, "case", "case_title")
-    case = next((name for name in CHOSEN if name in cases), next(iter(cases)))
+    case = next((name for name in MEMORY_CASES if name in cases), next(iter(cases)))
     measured = [s.line for s in steps if s.line["case"] == case and "state_bytes" in s.line]
     rows = [_memory_row(line) for line in measured]
     waits = any("synchronizations" in line for line in measured)
     header = ["", "state", "on top during a step", "tensors made", *(["waits"] if waits else [])]
     title = f"Memory on {cases[case]}, momentum {momentum:g}, in units of the weights; tensors made in a step"
-    return Sheet(title + ("; times the host waits for the device" if waits else ""), header, rows, [])
+    return Table(title + ("; times the host waits for the device" if waits else ""), header, rows, [])
 
 
 def _memory_row(line: Line) -> list[str]:
