@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from symoptim.bench import correctness as module
-from symoptim.bench.cases import Case, Weight
+from symoptim.bench.cases import Case, Example, Weight, case_of
 from symoptim.bench.correctness import error_of, passes
 from symoptim.bench.optimizers import CONTESTANTS, Contestant
 from symoptim.bench.tensors import CaseTensors
@@ -70,3 +71,25 @@ def test_what_is_not_a_number_does_not_pass() -> None:
 def test_a_missing_package_is_a_reason() -> None:
     assert ABSENT.missing(CPU, torch.float32) == "not installed: pip install no-such-package"
     assert not RAISING.missing(CPU, torch.float32)
+
+
+class _Tied(nn.Module):
+    """An embedding that is the output map too, and a parameter without entries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.norm = nn.Embedding(7, 4), nn.LayerNorm(4)
+        self.head = nn.Linear(4, 7, bias=False)
+        self.head.weight = self.embedding.weight
+        self.empty = nn.Parameter(torch.zeros(0, 3))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.head(self.norm(self.embedding(tokens))) + self.empty.sum()
+
+
+@pytest.mark.parametrize("name", ["sgd-fused", "un-reference", "full-reference", "full-adamw"])
+def test_tied_and_empty_parameters_are_compared_once_or_not(name: str) -> None:
+    case = case_of("tied", Example(_Tied(), (torch.randint(7, (2, 3)),)))
+    tensors = CaseTensors(case, CPU, torch.float32, symmetries=True)
+    assert [pair.parameter.numel() for pair in tensors.pairs] == [28, 4, 4]
+    assert error_of(CONTESTANTS[name], tensors, 0.9) < 1e-5

@@ -60,6 +60,11 @@ class Case:
         return sum(prod(weight.shape) for weight in self.weights)
 
 
+def is_stepped(parameter: nn.Parameter) -> bool:
+    """Whether a step moves anything of a parameter."""
+    return parameter.requires_grad and parameter.numel() > 0
+
+
 def weights_of(model: nn.Module, overrides: Mapping[str, Geometry] | None = None) -> tuple[Weight, ...]:
     """Shapes of a model's trainable parameters, with the roles that layers or ``overrides`` give them.
 
@@ -70,7 +75,7 @@ Weight(shape=(2, 4), geometry='columns', axis=0))
     return tuple(
         Weight(tuple(one.parameter.shape), one.role.geometry, one.role.axis)
         for one in param_groups(model, overrides=overrides).routed
-        if one.parameter.requires_grad
+        if is_stepped(one.parameter)
     )
 
 

@@ -107,15 +107,18 @@ class _Scales:
         found = model_tensors(model)
         self.metric = tensors.cached("metric", lambda: FullMetric.of(spec, found, Pooled()))
         self.fixed = {name: _taken(tensor.detach(), 0, None) for name, tensor in found.items()}
-        names = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
-        self.filters = {name: one.filters for name, one in zip(names, compared, strict=True)}
+        filters = {id(one.pair.parameter): one.filters for one in compared}
+        # A tied parameter has several names, of which the metric knows one.
+        self.filters = {name: filters[id(one)] for name, one in found.items() if id(one) in filters}
 
     def refresh(self) -> None:
         """Write the scales of the weights as they are to the filters."""
         weights = self.fixed | {name: filters.weights for name, filters in self.filters.items()}
-        factors = self.metric.factors(weights)
-        for name, filters in self.filters.items():
-            filters.metric_scale = math.prod(factors.get(name, ()), start=torch.ones_like(filters.weights))
+        for filters in self.filters.values():
+            filters.metric_scale = torch.ones_like(filters.weights)
+        for name, factors in self.metric.factors(weights).items():
+            if filters := self.filters.get(name):
+                filters.metric_scale = math.prod(factors, start=torch.ones_like(filters.weights))
 
 
 def _taken(tensor: Tensor, axis: int, which: Tensor | None) -> Tensor:

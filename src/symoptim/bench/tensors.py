@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from symoptim.bench.cases import Case, Example, Weight
+from symoptim.bench.cases import Case, Example, Weight, is_stepped
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import Axes, inner
 from symoptim.routing import axes_of
@@ -66,7 +66,7 @@ class CaseTensors:
             self.example = case.network()
             self._spec = _symmetries(self.example) if symmetries else "symmetries were not asked for"
             self.example.model.to(device, dtype)
-            parameters = [one for one in self.example.model.parameters() if one.requires_grad]
+            parameters = list(filter(is_stepped, self.example.model.parameters()))
         else:
             parameters = [
                 nn.Parameter(torch.empty(w.shape, device=device, dtype=dtype)) for w in case.weights

@@ -17,7 +17,9 @@ from symoptim.cli.extras import EXTRAS, installation
 from symoptim.support.provenance import version_of
 
 Line = tuple[str, str]
-"""What is looked at, and what was found."""
+"""A heading and what was found."""
+
+_REFERENCE = "the reference, in torch operations"
 
 
 def doctor() -> None:
@@ -65,12 +67,13 @@ def _kernels() -> Iterator[Line]:
     """Which kernels step parameters of each device."""
     import torch
 
-    yield "CPU", _stepping(torch.device("cpu"), "numba")
-    if not _unsupported(torch.device("cpu")):
+    cpu = _stepping(torch.device("cpu"), "numba")
+    yield "CPU", cpu
+    if not cpu.startswith(_REFERENCE):
         yield "compiled for the CPU", _compiled()
     if not torch.cuda.is_available():
-        built = torch.version.cuda or "none: this is a build for CPUs"
-        yield "CUDA", f"torch finds no device (it is built for CUDA {built})"
+        build = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "is built for CPUs only"
+        yield "CUDA", f"no device: torch {build}"
     for index in range(torch.cuda.device_count()):
         device = torch.device("cuda", index)
         yield f"{device}, {torch.cuda.get_device_name(device)}", _stepping(device, "Triton")
@@ -80,18 +83,18 @@ def _kernels() -> Iterator[Line]:
         yield "compiled for CUDA", f"{entries} entries of all programs in {folder}, {_access(folder)}"
 
 
-def _unsupported(device: Any) -> str | None:
+def _stepping(device: Any, compiler: str) -> str:
+    """What steps parameters on a device, by precision."""
     import torch
 
     from symoptim.kernels.dispatch import why_not_here
 
-    return why_not_here(device, torch.float32)
-
-
-def _stepping(device: Any, compiler: str) -> str:
-    if reason := _unsupported(device):
-        return f"the reference, in torch operations: {reason}"
-    return f"kernels compiled by {compiler}"
+    if reason := why_not_here(device, torch.float32):
+        return f"{_REFERENCE}: {reason}"
+    precisions = ("float32", "float64", "bfloat16", "float16")
+    stepped = [name for name in precisions if not why_not_here(device, getattr(torch, name))]
+    others = "" if len(stepped) == len(precisions) else "; others by their float32 master copies"
+    return f"kernels compiled by {compiler} for {', '.join(stepped)}{others}"
 
 
 def _compiled() -> str:
