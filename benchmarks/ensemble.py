@@ -85,7 +85,7 @@ def mixed(count: int) -> list[tuple[str, int]]:
     return sorted((UPDATES[seed % len(UPDATES)], seed) for seed in range(count))
 
 
-def gate(network: str, data: Split, device: torch.device, dtype: torch.dtype) -> float:
+def checked_error(network: str, data: Split, device: torch.device, dtype: torch.dtype) -> float:
     """Largest error of weights after three steps, against autograd on the CPU in float64.
 
     In float32 one of the six runs may be off by percents, as one of autograd's own may be: rounding decides
@@ -112,7 +112,7 @@ def gate(network: str, data: Split, device: torch.device, dtype: torch.dtype) ->
 
 
 def loop(network: str, data: Split, *, fused: bool) -> Iterator[None]:
-    """Steps as everybody writes them."""
+    """Steps of an ordinary training loop."""
     model = NETWORKS[network]()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, fused=fused)
     loader = DataLoader(TensorDataset(data.train_images, data.train_labels), batch_size=BATCH, shuffle=True)
@@ -195,7 +195,7 @@ def main() -> None:
     lines = list[dict[str, Any]]()
     for network in NETWORKS:
         for dtype in ALLOWED:  # CUDA has kernels in float32 only, and these are what is timed
-            error = gate(network, data, asked.device, dtype)
+            error = checked_error(network, data, asked.device, dtype)
             print(f"{network}: steps in {dtype} agree with autograd in float64 to {error:.0e}")
     for network in NETWORKS if asked.device.type == "cpu" else ():
         for label, (taken, times) in compare(network, data).items():

@@ -40,7 +40,7 @@ def text_of(steps: Sequence[Step], name: str) -> str:
 
 
 _COLORS = {"sgd": ORANGE, "adamw": PURPLE, "sm": BLUE, "un": GREEN, "full": SKY}
-"""By the first word of a contestant's name; everybody else is gray."""
+"""By the first word of a contestant's name; others are gray."""
 
 
 def draw(steps: Sequence[Step], path: Path) -> list[Path]:

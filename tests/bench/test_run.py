@@ -22,7 +22,7 @@ EVERYBODY = [*(CONTESTANTS[name] for name in NAMES), WRONG, RAISING, TIRING, ABS
 
 
 class Counter:
-    """Adds up what it is told."""
+    """Adds up progress."""
 
     def __init__(self) -> None:
         self.expected = self.finished = 0.0
@@ -75,7 +75,7 @@ def test_everything_is_recorded_and_not_measured_again(tmp_path: Path, small: Ca
     assert by["un-reference", 0.0]["state_bytes"] == 0
 
     for momentum in (0.0, 0.9):
-        assert by["wrong", momentum]["refused"] == "gate: wrong by 1.0e-03 of its step"
+        assert by["wrong", momentum]["refused"] == "differs from its float64 reference by 1.0e-03 of its step"
         assert by["raising", momentum]["refused"] == "RuntimeError: no kernel for that"
         assert by["tiring", momentum]["refused"] == "MemoryError: out of it"
         assert by["absent", momentum]["missing"] == "not installed: pip install no-such-package"

@@ -1,6 +1,7 @@
 """The scripts about steps, in their smallest form."""
 
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,17 +12,22 @@ from torch import nn
 
 from symoptim.bench import cases, clock, roofline
 from symoptim.bench.cases import Case, Example, weights_of
+from symoptim.bench.optimizers import CONTESTANTS
 from symoptim.bench.records import read_steps
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder can be imported from, and buffers are small."""
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder can be imported from, buffers are small, and optimizers that are registered do not stay."""
+    known = dict(CONTESTANTS)
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setitem(clock.FLUSHED, "cpu", 2**12)
     monkeypatch.setitem(roofline.COPIED, "cpu", 2**16)
+    yield
+    CONTESTANTS.clear()
+    CONTESTANTS.update(known)
 
 
 def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:

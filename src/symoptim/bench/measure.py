@@ -99,7 +99,7 @@ class Measurement:
         finally:
             self._free()
         matches = passes(error, self.tensors.dtype)
-        return "" if matches else f"gate: wrong by {error:.1e} of its step", error
+        return "" if matches else f"differs from its float64 reference by {error:.1e} of its step", error
 
     def _state_bytes(self, contestant: Contestant) -> float:
         """Bytes of state to be expected: in float32, and master copies of what is not."""

@@ -48,7 +48,7 @@ class Pair:
 
 
 class CaseTensors:
-    """All pairs of a case on a device, and the symmetries of its network, if asked for."""
+    """All pairs of a case on a device, and the symmetries of its network."""
 
     def __init__(self, case: Case, device: torch.device, dtype: torch.dtype, *, symmetries: bool) -> None:
         """Make a case's tensors.

@@ -33,7 +33,7 @@ Mode = Annotated[
 ]
 Json = Annotated[Path | None, Option("--json", help="Write the whole group there.")]
 Certified = Annotated[bool, Option("--certify", help="Rescale at random in float64 and compare outputs.")]
-AsMappings = Annotated[bool, Option("--mappings", help="Print what AWQ and SmoothQuant want to be told.")]
+AsMappings = Annotated[bool, Option("--mappings", help="Print the mappings that AWQ and SmoothQuant take.")]
 Vouched = Annotated[
     list[str] | None,
     Option("--vouch", help="Module that takes no other path than the inputs show, layers.*.experts. Repeat."),
