@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from symoptim.bench.clock import Clock
 from symoptim.bench.tensors import CaseTensors
+from symoptim.errors import OptionError
 
 TURNS = 5
 
@@ -31,7 +32,10 @@ def seconds_of_passes(tensors: CaseTensors, clock: Clock) -> float:
 
 
 def loss_of(outputs: Any) -> Tensor:
-    """Something to differentiate.
+    """The loss among a model's outputs, or the sum of their means.
+
+    Raises:
+        OptionError: no output has a gradient.
 
     >>> loss_of({"a": torch.ones(2, requires_grad=True), "b": torch.zeros(3, dtype=torch.int64)})
     tensor(1., grad_fn=<AddBackward0>)
@@ -40,6 +44,8 @@ def loss_of(outputs: Any) -> Tensor:
     if isinstance(loss, Tensor):
         return loss
     found = [one for one in tree_leaves(outputs) if isinstance(one, Tensor) and one.requires_grad]
+    if not found:
+        raise OptionError("no output of the model has a gradient")
     return sum((one.float().mean() for one in found), start=torch.zeros(()).to(found[0].device))
 
 

@@ -43,7 +43,7 @@ Optimizers = Annotated[
         "--rivals",
         help="Of sgd-fused (always there), sgd-foreach, adamw-fused, adamw-foreach, sm-fused, sm-reference, "
         "un-fused, un-reference, full-fused, full-reference, full-adamw, invariant-adamw.",
-        show_default="all for built-in cases; for a model the fused ones, AdamW and ours of it",
+        show_default="all; for a model the fused ones and those of AdamW",
     ),
 ]
 Momenta = Annotated[str, Option(help="Momentum factors, separated by commas.")]
