@@ -32,7 +32,7 @@ def test_it_names_versions_kernels_and_folders(tmp_path: Path) -> None:
 
 def test_kernels_in_the_cache_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernels = list(module._cached_kernels())
-    assert len(kernels) >= 5
+    assert len(kernels) >= 2
     assert all(callable(kernel.py_func) for kernel in kernels)
     monkeypatch.setattr(module, "_is_held", lambda kernel: kernel is kernels[0])
     assert f"1 of {len(kernels)} kernels in numba's cache; the others are compiled when" in doctor()
@@ -47,7 +47,7 @@ model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
 model(torch.ones(1, 4)).sum().backward()
 symoptim.ScaledSGD(symoptim.param_groups(model), lr=0.1, fused=True).step()
 after = [kernel.py_func.__name__ for kernel in _cached_kernels() if _is_held(kernel)]
-assert not before and len(after) == 1, (before, after)
+assert not before and after, (before, after)
 """
     run_alone(code, NUMBA_CACHE_DIR=str(tmp_path))
 
