@@ -1,6 +1,6 @@
 """Records as tables: times, shares, memory, and what is missing or not to be trusted. No torch is needed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -114,15 +114,20 @@ def _times(steps: list[Step], momentum: float) -> Table:
     by = {(step.line["contestant"], step.line["case"]): step for step in steps}
     floors = {s.line["case"]: s.line["floor"] for s in reversed(steps) if "floor" in s.line}  # of the first
     elsewhere = {key for key, step in by.items() if _is_elsewhere(step, by.get((REFERENCE, key[1])))}
-    rows = [["floor", *(milliseconds(floors[case]) if case in floors else "-" for case in cases)]]
-    for name, title in titles_of(steps, "contestant", "title").items():
-        texts = [_cell(by.get((name, case))) + "*" * ((name, case) in elsewhere) for case in cases]
-        if any(text != "-" for text in texts):
-            rows.append([title, *texts])
+
+    def cell(step: Step) -> str:
+        if step.seconds is None:
+            return ""
+        times, floors = step.ratio, step.seconds / step.line["floor"]
+        mark = "*" * ((step.line["contestant"], step.line["case"]) in elsewhere)
+        ratio = "-" if times is None else f"{times:.2f}"
+        return f"{milliseconds(step.seconds)} ({ratio}; {floors:.1f}){mark}"
+
+    floor = ["floor", *(milliseconds(floors[case]) if case in floors else "-" for case in cases)]
     heading = "without momentum" if not momentum else f"momentum {momentum:g}"
     title = f"Milliseconds of a step, {heading}; in parentheses, as a multiple of fused SGD and of the floor"
     notes = ["*: of another run, a multiple of its own fused SGD and floor"] if elsewhere else []
-    return Table(title, ["", *cases.values()], rows, notes)
+    return Table(title, ["", *cases.values()], [floor, *_grid(steps, cell)], notes)
 
 
 def _is_elsewhere(step: Step, shown: Step | None) -> bool:
@@ -131,30 +136,29 @@ def _is_elsewhere(step: Step, shown: Step | None) -> bool:
     return is_timed and shown is not None and shown.session["session"] != step.session["session"]
 
 
-def _cell(step: Step | None) -> str:
-    if step is None or step.seconds is None:
-        return "-"
-    times, floors = step.ratio, step.seconds / step.line["floor"]
-    return f"{milliseconds(step.seconds)} ({'-' if times is None else f'{times:.2f}'}; {floors:.1f})"
-
-
 def _host_and_device(steps: list[Step], momentum: float) -> Table:
     """Time of the host and of the device, where both were measured."""
-    cases = titles_of(steps, "case", "case_title")
-    by = {(s.line["contestant"], s.line["case"]): s.line for s in steps if "device" in s.line}
-    rows: list[list[str]] = []
-    for name, title in titles_of(steps, "contestant", "title").items():
-        lines = [by.get((name, case)) for case in cases]
-        if any(lines):
-            texts = (
-                ", ".join(milliseconds(li[key]["p50"]) for key in ("host", "device")) if li else "-"
-                for li in lines
-            )
-            rows.append([title, *texts])
+
+    def cell(step: Step) -> str:
+        parts = [step.line[key]["p50"] for key in ("host", "device") if "device" in step.line]
+        return ", ".join(map(milliseconds, parts))
+
     title = (
         f"Milliseconds the host is busy, and the device where the host is ahead of it, momentum {momentum:g}"
     )
-    return Table(title, ["", *cases.values()], rows, [])
+    cases = titles_of(steps, "case", "case_title")
+    return Table(title, ["", *cases.values()], _grid(steps, cell), [])
+
+
+def _grid(steps: list[Step], cell: Callable[[Step], str]) -> list[list[str]]:
+    """A row for every optimizer with any text, a column for every case."""
+    by = {(step.line["contestant"], step.line["case"]): cell(step) for step in steps}
+    cases = titles_of(steps, "case", "case_title")
+    rows = [
+        [title, *(by.get((name, case)) or "-" for case in cases)]
+        for name, title in titles_of(steps, "contestant", "title").items()
+    ]
+    return [row for row in rows if set(row[1:]) != {"-"}]
 
 
 def _training(steps: list[Step], momentum: float) -> Table:
@@ -194,15 +198,16 @@ def _disturbances(steps: Sequence[Step]) -> list[str]:
 
     In less than 32 bits that is a copy of float32 masters too, which not every optimizer keeps.
     """
-    found: dict[str, None] = {}
-    for step in steps:
-        wide = step.line["dtype"] in ("float32", "float64")
-        if wide and step.seconds is not None and step.seconds < TRUSTED * step.line["floor"]:
-            words = f"{step.line['case_title']}, momentum {step.line['momentum']:g}"
-            found[f"{words}: steps far below the floor, so the machine was busy otherwise: measure again"] = (
-                None
-            )
-    return list(found)
+    far = [
+        step.line
+        for step in steps
+        if step.line["dtype"] in ("float32", "float64")
+        and step.seconds is not None
+        and step.seconds < TRUSTED * step.line["floor"]
+    ]
+    where = dict.fromkeys(f"{line['case_title']}, momentum {line['momentum']:g}" for line in far)
+    reason = "steps far below the floor, so the machine was busy otherwise: measure again"
+    return [f"{words}: {reason}" for words in where]
 
 
 def _memory(steps: list[Step], momentum: float) -> Table:
