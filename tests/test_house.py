@@ -49,8 +49,8 @@ LAYERS: dict[str, set[str]] = {
         "schedules",
     }
     | {"symmetry", "updates"},
-    "bench": {"ensemble", "errors", "geometry", "metric", "models", "optim", "routing", "support"}
-    | {"symmetry", "updates"},
+    "bench": {"the package itself", "ensemble", "errors", "geometry", "metric", "models", "optim"}
+    | {"routing", "support", "symmetry", "updates"},
     "paper": {"ensemble", "errors", "models", "optim", "support"},
     "cli": {"the package itself", "bench", "ensemble", "errors", "kernels", "paper", "support", "symmetry"},
     "__main__": {"cli", "errors"},

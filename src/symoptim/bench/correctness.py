@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from symoptim import Pooled
 from symoptim.bench.formulas import Filters
 from symoptim.bench.optimizers import Contestant, Setup
 from symoptim.bench.tensors import CaseTensors, Pair
 from symoptim.metric.full import FullMetric
-from symoptim.metric.gauge import Pooled
 from symoptim.symmetry.tensors import model_tensors
 
 RATE = 0.1

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
+from symoptim import FullMetricSGD, ScaledSGD, SymmetrySpec, UnitNormSGD, invariant
 from symoptim.bench.cases import Case, Weight
 from symoptim.bench.formulas import (
     PLAIN_UPDATES,
@@ -25,12 +26,9 @@ from symoptim.bench.formulas import (
 from symoptim.bench.records import REFERENCE
 from symoptim.bench.tensors import CaseTensors, Pair, first_line
 from symoptim.errors import OptionError
-from symoptim.optim.base import GeometricSGD
-from symoptim.optim.full import FullMetricSGD
-from symoptim.optim.invariant import invariant
-from symoptim.optim.sgd import ScaledSGD, UnitNormSGD
 from symoptim.routing import Geometry
-from symoptim.symmetry.spec import SymmetrySpec
+
+Geometric = type[ScaledSGD] | type[UnitNormSGD]
 
 
 class Stepper(Protocol):
@@ -124,7 +122,7 @@ def _sgd(**options: Any) -> Callable[[Setup], Stepper]:
     return lambda setup: SGD(setup.parameters(), lr=setup.lr, momentum=setup.momentum, **options)
 
 
-def _geometric(kind: type[GeometricSGD], *, fused: bool) -> Callable[[Setup], Stepper]:
+def _geometric(kind: Geometric, *, fused: bool) -> Callable[[Setup], Stepper]:
     def make(setup: Setup) -> Stepper:
         groups = grouped(setup.pairs, normalize=True)
         return kind(groups, lr=setup.lr, momentum=setup.momentum, fused=fused)
@@ -153,7 +151,7 @@ def _of_network(
     return Contestant(name=name, title=title, make=make, formula=formula, needs_network=True, **more)
 
 
-def _update(key: str, kind: type[GeometricSGD], updates: Updates) -> list[Contestant]:
+def _update(key: str, kind: Geometric, updates: Updates) -> list[Contestant]:
     """An update of the paper, by kernels and as reference."""
     return [
         Contestant(

@@ -6,12 +6,11 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from symoptim import SymmetrySpec, discover
 from symoptim.bench.cases import Case, Example, Weight, is_stepped
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import Axes, inner
 from symoptim.routing import axes_of
-from symoptim.symmetry.discover import discover
-from symoptim.symmetry.spec import SymmetrySpec
 
 # Random numbers are drawn once and repeated: drawing 1.3 billion takes longer than any step. Their number is
 # prime, so that no two rows of a matrix are alike.
