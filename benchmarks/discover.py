@@ -1,11 +1,11 @@
 """How long finding symmetries takes, as a multiple of tracing the model, and how much memory.
 
-    python benchmarks/discover.py [--out FILE.json]
+    python benchmarks/discover.py [--out FILE.jsonl]
 
 Every network is measured in a process of its own, with one thread, in process time. Tracing (``torch.export``
 with the decompositions) and the whole of ``discover`` take turns, and the ratio is of medians. Peak memory is
 what the process holds at most beyond what it held with the model made, in units of the parameters' size.
-Nothing is timed before the certificate of the network in small holds: a wrong answer has no speed.
+Timings are reported only if the certificate of the network in small holds.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 import symoptim
-from measuring import seconds, write_figures
+from measuring import Log, seconds
 from symoptim.bench.networks import GPT2, resnet50
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.trace import trace
@@ -46,7 +46,7 @@ NETWORKS: dict[str, Callable[[], tuple[nn.Module, tuple[torch.Tensor, ...]]]] = 
 }
 
 
-def gate(spec: symoptim.SymmetrySpec, model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> str:
+def certified(spec: symoptim.SymmetrySpec, model: nn.Module, inputs: tuple[torch.Tensor, ...]) -> str:
     """The certificate, which must hold."""
     small = tuple(one[:, :, :64, :64] if one.dim() == 4 else one[:, :8] for one in inputs)
     certificate = spec.certify(model, small, elements=1)
@@ -69,7 +69,7 @@ def measure(name: str) -> dict[str, Any]:
     before = held()
     spec = symoptim.discover(model, inputs)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-    certificate = gate(spec, model, inputs)
+    certificate = certified(spec, model, inputs)
     traces, wholes = [], []
     for _ in range(TURNS):
         traces.append(seconds(lambda: trace(model, inputs, known=RULES)))
@@ -91,13 +91,13 @@ def measure(name: str) -> dict[str, Any]:
 def main() -> None:
     """Measure all networks, each in a process of its own, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
+    parser.add_argument("--out", type=Path, help="add the figures to that file, as JSON lines")
     parser.add_argument("--network", choices=NETWORKS, help="measure this one, and print JSON")
     asked = parser.parse_args()
     if asked.network:
         print(json.dumps(measure(asked.network)))
         return
-    figures: list[dict[str, Any]] = []
+    log = Log(asked.out, "discover") if asked.out else None
     print(f"{'':22} {'generators':>10} {'trace':>8} {'discover':>9} {'ratio':>6} {'memory/parameters':>18}")
     for name in NETWORKS:
         command = [sys.executable, __file__, "--network", name]
@@ -105,14 +105,13 @@ def main() -> None:
         if found.returncode:
             sys.exit(found.stderr)
         one = json.loads(found.stdout)
-        figures.append(one)
+        if log is not None:
+            log.add(one)
         print(
             f"{name:22} {one['generators']:>10} {one['trace']:>7.2f}s {one['discover']:>8.2f}s "
             f"{one['ratio']:>6.2f} {one['peak_over_parameters']:>18.2f}",
             flush=True,
         )
-    if asked.out:
-        write_figures(asked.out, figures)
 
 
 if __name__ == "__main__":

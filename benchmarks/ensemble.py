@@ -3,14 +3,13 @@
     python benchmarks/ensemble.py [--device cuda] [--images random] [--out FILE.jsonl]
 
 Networks are the paper's of two layers, batches of 100. Images are MNIST's, for on a CPU pixels that are zero
-cost nothing; or they are of 784 random pixels, none of them zero, as always on CUDA. Nothing is timed before
-steps of the engine, in float64 and in float32, agree with autograd's in float64. On the CPU: one thread,
+cost nothing; or they are of 784 random pixels, none of them zero, as always on CUDA. Timings are reported
+only if steps of the ensemble, in float64 and in float32, match autograd's in float64. On the CPU: one thread,
 process time, all take turns; the loop is one network with a ``DataLoader`` over a ``TensorDataset``,
 autograd and ``torch.optim.SGD``, fused or not, whichever is faster. On CUDA: time of recorded steps.
 """
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,17 +22,16 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from ensemble_figure import draw
-from measuring import seconds
+from measuring import Log, seconds
 from symoptim.ensemble.group import Group
 from symoptim.ensemble.images import Batch
-from symoptim.ensemble.numerics import describe_device, full_float32
+from symoptim.ensemble.numerics import full_float32
 from symoptim.ensemble.passes import Autograd
 from symoptim.ensemble.run import Constant, FixedEpochs, Run
 from symoptim.ensemble.trainer import Trainer
 from symoptim.models import arch1, arch2
 from symoptim.paper.data.mnist import load_mnist
 from symoptim.paper.data.split import Split
-from symoptim.support.provenance import command_line, describe_process
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"Arch1": lambda: arch1(2), "Arch2": lambda: arch2(2)}
 UPDATES = ("b-sgd", "sm", "un")
@@ -87,7 +85,7 @@ def mixed(count: int) -> list[tuple[str, int]]:
     return sorted((UPDATES[seed % len(UPDATES)], seed) for seed in range(count))
 
 
-def gate(network: str, data: Split, device: torch.device, dtype: torch.dtype) -> float:
+def checked_error(network: str, data: Split, device: torch.device, dtype: torch.dtype) -> float:
     """Largest error of weights after three steps, against autograd on the CPU in float64.
 
     In float32 one of the six runs may be off by percents, as one of autograd's own may be: rounding decides
@@ -114,7 +112,7 @@ def gate(network: str, data: Split, device: torch.device, dtype: torch.dtype) ->
 
 
 def loop(network: str, data: Split, *, fused: bool) -> Iterator[None]:
-    """Steps as everybody writes them."""
+    """Steps of an ordinary training loop."""
     model = NETWORKS[network]()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, fused=fused)
     loader = DataLoader(TensorDataset(data.train_images, data.train_labels), batch_size=BATCH, shuffle=True)
@@ -197,7 +195,7 @@ def main() -> None:
     lines = list[dict[str, Any]]()
     for network in NETWORKS:
         for dtype in ALLOWED:  # CUDA has kernels in float32 only, and these are what is timed
-            error = gate(network, data, asked.device, dtype)
+            error = checked_error(network, data, asked.device, dtype)
             print(f"{network}: steps in {dtype} agree with autograd in float64 to {error:.0e}")
     for network in NETWORKS if asked.device.type == "cpu" else ():
         for label, (taken, times) in compare(network, data).items():
@@ -211,11 +209,8 @@ def main() -> None:
             )
             lines.append({"network": network, "runs": count, "milliseconds": taken})
     if asked.out:
-        where = {"device": describe_device(asked.device), "images": shown}
-        about = json.loads(describe_process()) | {"command": f"python {command_line()}"} | where
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(line) + "\n" for line in [{"provenance": about}, *lines])
-        asked.out.write_text(text)
+        asked.out.unlink(missing_ok=True)
+        Log(asked.out, "ensemble", asked.device, images=shown).add(*lines)
         print(f"written: {asked.out}, {draw([asked.out], asked.out.with_suffix('.png'))}")
 
 

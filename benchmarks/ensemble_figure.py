@@ -38,7 +38,8 @@ def draw(results: Sequence[Path], path: Path) -> Path:
         panel.set(xscale="log", yscale="log", xlabel="runs trained together")
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_major_formatter("{x:g}")
-        panel.set_title(about["provenance"].get("device", "CPU, one thread"))
+        about = about.get("provenance", about)  # as it was called in 2026-11
+        panel.set_title(about.get("machine") or about.get("device", "CPU, one thread"))
         panel.legend()
     panels[0][0].set_ylabel("ms per step of all runs")
     return save_png(figure, path)

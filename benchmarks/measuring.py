@@ -1,4 +1,4 @@
-"""What the benchmarks share: process time of a call, and a file of figures that says where they come from."""
+"""What the benchmarks share: process time of a call, and records in the format of ``symoptim bench``."""
 
 import json
 import time
@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from symoptim.ensemble.numerics import describe_device
-from symoptim.support.provenance import code_digest, command_line, commit
+from symoptim.bench.records import append
+from symoptim.bench.run import session_of
 
 CPU = torch.device("cpu")
 
@@ -21,15 +21,18 @@ def seconds(work: Callable[..., object], *arguments: object) -> float:
     return time.process_time() - began
 
 
-def write_figures(path: Path, figures: list[dict[str, Any]], device: torch.device = CPU) -> None:
-    """Write figures as JSON, with the machine, the code and the command they come from, and say so."""
-    origin = {
-        "machine": describe_device(device),
-        "torch": torch.__version__,
-        "code": code_digest(),
-        "commit": commit(),
-        "command": command_line(),
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**origin, "figures": figures}, indent=2) + "\n")
-    print(f"written: {path}")
+class Log:
+    """A file of JSON lines that is added to: one about this process, then lines of a kind."""
+
+    def __init__(self, path: Path, kind: str, device: torch.device = CPU, **more: object) -> None:
+        """Begin with the line of this process; it has more entries if need be."""
+        self.path, self.kind, self.session = path, kind, session_of(device)
+        self._write({"kind": "session", **self.session, **more})
+
+    def add(self, *lines: dict[str, Any]) -> None:
+        """Write lines, each with its kind and session."""
+        for line in lines:
+            self._write({"kind": self.kind, "session": self.session["session"], **line})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        append(self.path, json.dumps(line) + "\n")

@@ -14,7 +14,6 @@ are not repeated.
 """
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -28,10 +27,11 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, AdamW, Optimizer
 
 import symoptim
+from measuring import Log
 from sensitivity_table import BADLY_SCALED, BALANCED, RESULTS
 from sensitivity_tasks import Task, tasks
 from symoptim import FullMetricSGD, Geometric, ScaledSGD, SymmetrySpec, UnitNormSGD, invariant, param_groups
-from symoptim.support.provenance import command_line, describe_process
+from symoptim.bench.records import read_lines
 
 UPDATES: dict[str, Callable[[nn.Module, SymmetrySpec, float], Optimizer]] = {
     "sgd": lambda model, _, rate: SGD(model.parameters(), lr=rate),
@@ -125,10 +125,7 @@ def done(path: Path) -> set[Run]:
     """Runs that a file has results of."""
     if not path.exists():
         return set()
-    text = path.read_text()
-    if text and not text.endswith("\n"):  # the process was stopped while it wrote: that run is not done
-        path.write_text(text := text[: text.rfind("\n") + 1])
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = read_lines(path)  # without one that was not finished
     return {Run(**{name: line[name] for name in Run.__slots__}) for line in lines if "task" in line}
 
 
@@ -138,20 +135,17 @@ def work(runs: list[Run], chosen: list[Task], path: Path) -> None:
     left = [run for run in runs if run not in finished]
     if not left:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
     by_title = {task.title: task for task in chosen}
     specs = {
         task.title: symoptim.discover(task.start(0), task.draw(task.batch, torch.Generator())[:1])
         for task in chosen
     }
-    about = json.loads(describe_process()) | {"command": f"python {command_line()}"}
-    with path.open("a") as file, _progress() as progress:
-        file.write(json.dumps({"provenance": about}) + "\n")
+    log = Log(path, "run")
+    with _progress() as progress:
         bar = progress.add_task(f"{len(finished)} runs are done already", total=len(left))
         for run in left:
             result = train(run, by_title[run.task], specs[run.task])
-            file.write(json.dumps(asdict(run) | result) + "\n")
-            file.flush()
+            log.add(asdict(run) | result)
             progress.update(bar, advance=1, description=f"{run.task}: {run.update}, rate {run.rate:.3g}")
 
 

@@ -3,7 +3,7 @@
     python benchmarks/step_sweep.py [--device cuda] [--momentum 0.9] [--out FILE.jsonl]
     python benchmarks/step_sweep.py --picture FILE.jsonl ...
 
-All tensors of a case are square matrices of one size, from 16 x 16 on, as many as fit the limit. Gate, clock
+All tensors of a case are square matrices of one size, from 16 x 16 on, as many as fit the limit. Check, clock
 and records are those of ``symoptim bench``: what the file has from this machine with this code is not
 repeated. The picture goes beside the first file: a panel for every optimizer, a line for every number of
 tensors, dashes for the bytes that have to be moved over the bandwidth of a copy.
@@ -14,12 +14,13 @@ from pathlib import Path
 
 import torch
 
+import rivals
 from symoptim.bench.cases import Case, Weight
+from symoptim.bench.measure import Budget
+from symoptim.bench.optimizers import contestants_named
 from symoptim.bench.records import Journal, Step, read_steps
-from symoptim.bench.rivals import contestants_named
 from symoptim.bench.run import Plan, carry_out, session_of
-from symoptim.bench.sheets import describe, places
-from symoptim.bench.turns import Pace
+from symoptim.bench.tables import describe, places
 from symoptim.ensemble.numerics import device_named
 from symoptim.support.plotting import pyplot, save_png
 
@@ -30,22 +31,22 @@ LIMITS = {"cpu": 2**26, "cuda": 2**30}
 COMPARED = ("sgd-fused", "sgd-foreach", "sm-fused", "un-fused", "un-reference", "geoopt")
 
 
-class Talker:
+class Printer:
     """Prints every case as it begins."""
 
     def __init__(self) -> None:
-        """Nothing is said yet."""
-        self.said = ""
+        """Start before the first case."""
+        self.case = ""
 
     def expect(self, amount: float) -> None:
-        """Nobody asks."""
+        """Do nothing: there is no bar."""
 
     def done(self, amount: float, words: str) -> None:
-        """Say which case it is, once."""
+        """Print the case, once."""
         del amount
         case = words.partition(",")[0]
-        if case != self.said:
-            self.said = case
+        if case != self.case:
+            self.case = case
             print(case, flush=True)
 
 
@@ -103,6 +104,7 @@ def main() -> None:
     asked = parser.parse_args()
     files: list[Path] = asked.picture or [asked.out]
     if not asked.picture:
+        rivals.register()
         torch.set_num_threads(1)
         device = device_named(asked.device)
         plan = Plan(
@@ -111,9 +113,9 @@ def main() -> None:
             momenta=(asked.momentum,),
             dtypes=("float32",),
             device=device,
-            pace=Pace(turns=asked.turns, seconds=asked.seconds),
+            budget=Budget(turns=asked.turns, seconds=asked.seconds),
         )
-        carry_out(plan, Journal(asked.out, session_of(device)), Talker())
+        carry_out(plan, Journal(asked.out, session_of(device)), Printer())
     for number, steps in enumerate(places(read_steps(files)).values()):
         name = files[0].with_suffix("")
         picture = name.with_name(name.name + f"-{number}" * bool(number))

@@ -1,9 +1,10 @@
 """How much of a whole training step the optimizer takes, and the peak of memory.
 
-    python benchmarks/training_share.py [--device cuda] [--out FILE.json]
+    python benchmarks/training_share.py [--device cuda] [--out FILE.jsonl]
 
 ResNet-50 on images of 224 x 224 and GPT-2 (124 M) on tokens, random ones: forward, backward, step, with
-momentum 0.9 where an optimizer has one. The optimizers are those of ``symoptim bench``, gated there.
+momentum 0.9 where an optimizer has one. The optimizers are those of ``symoptim bench``, which
+checks them.
 
     CPU    one thread, float32, small batches, process time; the peak is what the process held at most, with
            finding the symmetries
@@ -27,12 +28,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from measuring import seconds, write_figures
+import rivals
+from measuring import Log, seconds
 from symoptim.bench.cases import case_named
-from symoptim.bench.contestants import Asked
-from symoptim.bench.material import Material
-from symoptim.bench.rivals import CONTESTANTS
-from symoptim.bench.turns import RATE
+from symoptim.bench.measure import RATE
+from symoptim.bench.optimizers import CONTESTANTS, Setup
+from symoptim.bench.tensors import CaseTensors
 from symoptim.ensemble.numerics import device_named
 
 NETWORKS = ("resnet50", "gpt2")
@@ -91,27 +92,27 @@ def peak(device: torch.device) -> float:
 
 
 @functools.cache
-def material_of(network: str, device: torch.device) -> Material:
+def tensors_of(network: str, device: torch.device) -> CaseTensors:
     """A network with its symmetries, made once."""
     torch.manual_seed(0)
-    return Material(case_named(network), device, torch.float32, symmetries=True)
+    return CaseTensors(case_named(network), device, torch.float32, symmetries=True)
 
 
 def measure(network: str, optimizer: str, device: torch.device) -> dict[str, Any]:
     """All figures of an optimizer on a network; why there are none, if so."""
+    rivals.register()
     contestant = CONTESTANTS[optimizer]
     about: dict[str, Any] = {"network": network, "optimizer": contestant.title}
     missing = contestant.missing(device, torch.float32)
     if missing:
         return {**about, "missing": missing}
-    material = material_of(network, device)
-    gradients = [member.gradient.zero_() for member in material.members]
-    model, _ = material.whole()
+    tensors = tensors_of(network, device)
+    gradients = [pair.gradient.zero_() for pair in tensors.pairs]
+    model, _ = tensors.network()
     inputs, targets = batch(network, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    asked = Asked(material=material, members=material.members, rate=RATE, momentum=0.9)
-    stepper = contestant.make(asked)
+    stepper = contestant.make(Setup(tensors=tensors, pairs=tensors.pairs, lr=RATE, momentum=0.9))
     times: dict[str, list[float]] = {"passes": [], "step": []}
     for turn in range(TURNS[device.type] + 2):
         torch._foreach_zero_(gradients)  # in place, for all parameters over the same memory
@@ -132,7 +133,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--optimizers", nargs="+", choices=OPTIMIZERS, default=OPTIMIZERS)
     parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
-    parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
+    parser.add_argument("--out", type=Path, help="add the figures to that file, as JSON lines")
     parser.add_argument("--alone", action="store_true", help="measure one, here, and print JSON")
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -140,16 +141,16 @@ def main() -> None:
     if asked.alone:
         print(json.dumps(measure(asked.networks[0], asked.optimizers[0], device)))
         return
-    figures: list[dict[str, Any]] = []
+    log = Log(asked.out, "share", device) if asked.out else None
     for network in asked.networks:
         for optimizer in asked.optimizers:
-            figures.append(apart(network, optimizer, device))
-            print(line_of(figures[-1]), flush=True)
-    if asked.out:
-        write_figures(asked.out, figures, device)
+            figures = in_own_process(network, optimizer, device)
+            print(line_of(figures), flush=True)
+            if log is not None:
+                log.add(figures)
 
 
-def apart(network: str, optimizer: str, device: torch.device) -> dict[str, Any]:
+def in_own_process(network: str, optimizer: str, device: torch.device) -> dict[str, Any]:
     """Figures of an optimizer in a process of its own."""
     one = ["--alone", "--networks", network, "--optimizers", optimizer, "--device", str(device)]
     found = subprocess.run([sys.executable, __file__, *one], capture_output=True, text=True)

@@ -105,7 +105,7 @@ def test_reading_records_and_starting_the_command_line_need_no_torch() -> None:
         "symoptim.cli.app",
         "symoptim.paper.report.write",
         "symoptim.paper.records.store",
-        "symoptim.bench.written",
+        "symoptim.bench.tables",
     ]
     code = f"import sys, {', '.join(modules)}; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

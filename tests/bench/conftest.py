@@ -1,25 +1,24 @@
 """A small network as a case, and small buffers: what is tested is not the speed of this machine."""
 
 from collections.abc import Callable
-from typing import cast
 
 import pytest
 import torch
 from torch import nn
 
-from symoptim.bench import cases, clock, floor
-from symoptim.bench.cases import Case, weights_of
+from symoptim.bench import cases, clock, roofline
+from symoptim.bench.cases import Case, Example, weights_of
 
 
-def _make_network() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+def _make_network() -> Example:
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5)
     )
-    return model, (torch.rand(2, 3, 4, 4),)
+    return Example(model, (torch.rand(2, 3, 4, 4),))
 
 
 def _make_small() -> Case:
-    model, _ = _make_network()
+    model = _make_network().model
     return Case(name="small", title="a small network", weights=weights_of(model), network=_make_network)
 
 
@@ -27,6 +26,6 @@ def _make_small() -> Case:
 def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Case]:
     """Maker of the case, which the command line knows too."""
     monkeypatch.setitem(clock.FLUSHED, "cpu", 2**12)
-    monkeypatch.setitem(floor.COPIED, "cpu", 2**16)
-    monkeypatch.setitem(cast("dict[str, Callable[[], Case]]", cases.CASES), "small", _make_small)
+    monkeypatch.setitem(roofline.COPIED, "cpu", 2**16)
+    monkeypatch.setitem(cases.CASES, "small", _make_small)
     return _make_small

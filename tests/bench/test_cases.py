@@ -22,7 +22,7 @@ def test_a_case_is_what_the_list_says(name: str) -> None:
 def test_a_networks_weights_have_the_roles_of_their_layers() -> None:
     case = case_named("resnet50")
     assert case.network is not None
-    model, _ = case.network()
+    model = case.network().model
     assert [w.shape for w in case.weights] == [tuple(p.shape) for p in model.parameters()]
     by_geometry = {group["geometry"]: len(group["params"]) for group in param_groups(model)}
     assert by_geometry == {"rows": 53, "columns": 1, "plain": 107}

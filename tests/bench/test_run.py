@@ -10,11 +10,10 @@ import torch
 
 from symoptim.bench import run as module
 from symoptim.bench.cases import Case
-from symoptim.bench.contestants import Contestant
+from symoptim.bench.measure import Budget
+from symoptim.bench.optimizers import CONTESTANTS, Contestant
 from symoptim.bench.records import Journal, read_steps
-from symoptim.bench.rivals import CONTESTANTS
 from symoptim.bench.run import Plan, carry_out, session_of
-from symoptim.bench.turns import Pace
 from tests.support.wrong import ABSENT, RAISING, TIRING, WRONG
 
 CPU = torch.device("cpu")
@@ -23,7 +22,7 @@ EVERYBODY = [*(CONTESTANTS[name] for name in NAMES), WRONG, RAISING, TIRING, ABS
 
 
 class Counter:
-    """Adds up what it is told."""
+    """Adds up progress."""
 
     def __init__(self) -> None:
         self.expected = self.finished = 0.0
@@ -39,9 +38,14 @@ class Counter:
 def plan_of(
     case: Callable[[], Case], contestants: list[Contestant], momenta: tuple[float, ...] = (0.0, 0.9)
 ) -> Plan:
-    pace = Pace(turns=6, seconds=60)
+    budget = Budget(turns=6, seconds=60)
     return Plan(
-        cases=(case(),), contestants=contestants, momenta=momenta, dtypes=("float32",), device=CPU, pace=pace
+        cases=(case(),),
+        contestants=contestants,
+        momenta=momenta,
+        dtypes=("float32",),
+        device=CPU,
+        budget=budget,
     )
 
 
@@ -71,7 +75,7 @@ def test_everything_is_recorded_and_not_measured_again(tmp_path: Path, small: Ca
     assert by["un-reference", 0.0]["state_bytes"] == 0
 
     for momentum in (0.0, 0.9):
-        assert by["wrong", momentum]["refused"] == "gate: wrong by 1.0e-03 of its step"
+        assert by["wrong", momentum]["refused"] == "differs from its float64 reference by 1.0e-03 of its step"
         assert by["raising", momentum]["refused"] == "RuntimeError: no kernel for that"
         assert by["tiring", momentum]["refused"] == "MemoryError: out of it"
         assert by["absent", momentum]["missing"] == "not installed: pip install no-such-package"
@@ -130,7 +134,7 @@ def test_states_that_do_not_fit_together_are_made_anew(
     tmp_path: Path, small: Callable[[], Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = small()
-    monkeypatch.setattr("symoptim.bench.turns.free_bytes", lambda _: 6 * case.elements)
+    monkeypatch.setattr("symoptim.bench.measure.free_bytes", lambda _: 6 * case.elements)
     path = tmp_path / "bench.jsonl"
     mine = [CONTESTANTS[name] for name in ("sgd-fused", "adamw-fused", "un-reference")]
     carry_out(plan_of(small, mine, (0.9,)), Journal(path, session_of(CPU)), Counter())

@@ -16,8 +16,8 @@ def test_figures_say_where_they_come_from_and_are_drawn(tmp_path: Path) -> None:
     options = ["--images", "random", "--most", "2", "--out", str(path)]
     subprocess.run([sys.executable, str(BENCHMARK), *options], check=True)
     about, *figures = (json.loads(line) for line in path.read_text().splitlines())
-    assert {"commit", "code", "command"} <= set(about["provenance"])
-    assert about["provenance"]["images"] == "random"
+    assert {"session", "commit", "code", "command"} <= set(about)
+    assert about["images"] == "random"
     assert {line["runs"] for line in figures if "runs" in line} == {1, 2}
     assert all(line["milliseconds"] > 0 for line in figures)
     assert path.with_suffix(".png").exists()

@@ -51,7 +51,7 @@ def test_sgd_does(results: Path) -> None:
 
 def test_results_say_where_they_come_from_and_are_not_repeated(results: Path) -> None:
     before = results.read_text()
-    assert json.loads(before.splitlines()[0])["provenance"].keys() >= {"commit", "packages", "command"}
+    assert json.loads(before.splitlines()[0]).keys() >= {"session", "commit", "packages", "command"}
     run("sensitivity.py", *SMALLEST, "--updates", "sgd", "--out", str(results))
     assert results.read_text() == before
 

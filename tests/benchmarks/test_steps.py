@@ -1,28 +1,33 @@
 """The scripts about steps, in their smallest form."""
 
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import cast
 
 import pytest
 import torch
 from torch import nn
 
-from symoptim.bench import cases, clock, floor
-from symoptim.bench.cases import Case, weights_of
+from symoptim.bench import cases, clock, roofline
+from symoptim.bench.cases import Case, Example, weights_of
+from symoptim.bench.optimizers import CONTESTANTS
 from symoptim.bench.records import read_steps
 
 BENCHMARKS = Path(__file__).parent.parent.parent / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder can be imported from, and buffers are small."""
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The folder can be imported from, buffers are small, and optimizers that are registered do not stay."""
+    known = dict(CONTESTANTS)
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setitem(clock.FLUSHED, "cpu", 2**12)
-    monkeypatch.setitem(floor.COPIED, "cpu", 2**16)
+    monkeypatch.setitem(roofline.COPIED, "cpu", 2**16)
+    yield
+    CONTESTANTS.clear()
+    CONTESTANTS.update(known)
 
 
 def run(module: ModuleType, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
@@ -44,22 +49,22 @@ def test_a_sweep_is_measured_and_drawn(
     assert path.with_suffix(".png").stat().st_size > 5000
 
 
-def _make_network() -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
-    return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), (torch.rand(2, 8),)
+def _make_network() -> Example:
+    return Example(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)), (torch.rand(2, 8),))
 
 
 def test_the_share_of_a_step_is_of_a_training_step(monkeypatch: pytest.MonkeyPatch) -> None:
     share = import_module("training_share")
-    case = Case(name="mlp", title="an MLP", weights=weights_of(_make_network()[0]), network=_make_network)
-    monkeypatch.setitem(cast("dict[str, object]", cases.CASES), "mlp", lambda: case)
+    case = Case(name="mlp", title="an MLP", weights=weights_of(_make_network().model), network=_make_network)
+    monkeypatch.setitem(cases.CASES, "mlp", lambda: case)
     monkeypatch.setattr(share, "batch", lambda *_: (torch.rand(6, 8), torch.randint(4, (6,))))
-    material = share.material_of("mlp", torch.device("cpu"))
-    before = [member.parameter.detach().clone() for member in material.members]
+    tensors = share.tensors_of("mlp", torch.device("cpu"))
+    before = [pair.parameter.detach().clone() for pair in tensors.pairs]
     monkeypatch.setattr(share, "RATE", 0.1)
     found = share.measure("mlp", "sm-reference", torch.device("cpu"))
     assert 0 < found["share"] < 1
     assert found["share"] == pytest.approx(found["step"] / (found["step"] + found["passes"]))
-    for member, weight in zip(material.members, before, strict=True):
-        assert not torch.allclose(member.parameter, weight), "it was not trained"
+    for pair, weight in zip(tensors.pairs, before, strict=True):
+        assert not torch.allclose(pair.parameter, weight), "it was not trained"
     assert share.line_of(found).startswith("mlp")
     assert share.line_of({"network": "mlp", "optimizer": "X", "missing": "not here"}).endswith("not here")

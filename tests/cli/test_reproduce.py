@@ -236,7 +236,7 @@ def test_the_command_line_says_what_it_lacks() -> None:
     code = "import sys; sys.modules['typer'] = None; from symoptim.__main__ import main; main()"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 1
-    assert run.stderr == "error: the command line needs typer: in a clone, pip install '.[paper]'\n"
+    assert run.stderr == "error: this command needs typer: in a clone, pip install '.[cli]'\n"
 
 
 @pytest.mark.parametrize("command", [[], ["reproduce"], ["reproduce", "table2"], ["reproduce", "invariance"]])

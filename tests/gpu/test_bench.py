@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from symoptim.bench import clock, floor
+from symoptim.bench import clock, roofline
 from symoptim.bench.cases import Case, Weight
 from symoptim.bench.clock import clock_for
-from symoptim.bench.material import Material
-from symoptim.bench.rivals import CONTESTANTS
-from symoptim.bench.turns import Pace, measure
+from symoptim.bench.measure import Budget, Measurement
+from symoptim.bench.optimizers import CONTESTANTS
+from symoptim.bench.tensors import CaseTensors
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,21 +22,21 @@ NAMES = ("sgd-fused", "sgd-foreach", "adamw-fused", "sm-reference", "un-referenc
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_a_case_is_measured(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, momentum: float) -> None:
     monkeypatch.setitem(clock.FLUSHED, "cuda", 2**20)
-    monkeypatch.setitem(floor.COPIED, "cuda", 2**20)
+    monkeypatch.setitem(roofline.COPIED, "cuda", 2**20)
     device = torch.device("cuda")
     case = Case(name="a", title="a", weights=(Weight((64, 32)),) * 3 + (Weight((64,), "plain"),))
-    material = Material(case, device, dtype, symmetries=False)
+    tensors = CaseTensors(case, device, dtype, symmetries=False)
     mine = [CONTESTANTS[name] for name in NAMES]
-    pace = Pace(turns=3, seconds=60)
-    lines = {
-        line["contestant"]: line
-        for line in measure(material, mine, momentum=momentum, clock=clock_for(device), pace=pace)
-    }
+    budget = Budget(turns=3, seconds=60)
+    measurement = Measurement(
+        tensors=tensors, contestants=mine, momentum=momentum, clock=clock_for(device), budget=budget
+    )
+    lines = {line["contestant"]: line for line in measurement.run()}
     for name in NAMES:
         line = lines[name]
         assert line["clock"] == "CUDA events"
         assert all(0 < line[key]["p50"] < 1 for key in ("seconds", "host", "device"))
         assert line["synchronizations"] == 0
-    assert lines["sgd-fused"]["state_bytes"] == (material.bytes if momentum else 0)
+    assert lines["sgd-fused"]["state_bytes"] == (tensors.bytes if momentum else 0)
     assert lines["un-reference"]["temporary_bytes"] > 0
     assert lines["un-reference"]["allocations"] > 0

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 
-from symoptim.bench.contestants import Asked, Contestant, Stepper
 from symoptim.bench.formulas import UNIT_NORM_UPDATES, pure
+from symoptim.bench.optimizers import Contestant, Setup, Stepper
 from symoptim.optim.sgd import UnitNormSGD
 
 
-def _make(asked: Asked) -> Stepper:
-    groups = [{"params": [m.fresh()], "geometry": m.weight.geometry} for m in asked.members]
-    return UnitNormSGD(groups, lr=asked.rate * 1.001, momentum=asked.momentum, normalize=True)
+def _make(setup: Setup) -> Stepper:
+    groups = [{"params": [m.new_parameter()], "geometry": m.weight.geometry} for m in setup.pairs]
+    return UnitNormSGD(groups, lr=setup.lr * 1.001, momentum=setup.momentum, normalize=True)
 
 
-def _raise(asked: Asked) -> Stepper:
-    if asked.material.case.name == "trial":
-        return _make(asked)
+def _raise(setup: Setup) -> Stepper:
+    if setup.tensors.case.name == "trial":
+        return _make(setup)
     raise RuntimeError("no kernel for that\nand a long trace")
 
 
@@ -30,9 +30,9 @@ class _Tiring(UnitNormSGD):
         return super().step(closure)
 
 
-def _make_tiring(asked: Asked) -> Stepper:
-    groups = [{"params": [m.fresh()], "geometry": m.weight.geometry} for m in asked.members]
-    return _Tiring(groups, lr=asked.rate, momentum=asked.momentum, normalize=True)
+def _make_tiring(setup: Setup) -> Stepper:
+    groups = [{"params": [m.new_parameter()], "geometry": m.weight.geometry} for m in setup.pairs]
+    return _Tiring(groups, lr=setup.lr, momentum=setup.momentum, normalize=True)
 
 
 WRONG = Contestant(name="wrong", title="a wrong UN", make=_make, formula=pure(UNIT_NORM_UPDATES))

@@ -1,1 +1,1 @@
-"""What a step of an optimizer costs, beside its rivals: cases, contestants, gate, clock, records."""
+"""What a step of an optimizer costs on this machine: on built-in cases, or on a model of your own."""

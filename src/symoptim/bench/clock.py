@@ -4,11 +4,10 @@ On the CPU with one thread it is process time, which a busy neighbor does not ch
 wall time, as process time counts the threads of a step that wait as if they worked. Threads of OpenMP that
 spin while they wait slow each other down on a machine with few cores: set ``GOMP_SPINCOUNT=0`` there.
 
-On CUDA it is the time between two events around the step, with the device idle before it: what a step takes
-when nothing hides its launches. The time the host spends is measured beside it, and once more the time
-between events while the device is kept busy until the host has launched everything: what a step takes at the
-end of a long backward pass. A turn is a few steps in a row of which the first do not count: launching is work
-of the host, and nobody is to pay for what his neighbor has left in its caches.
+On CUDA it is the time between two events around the step, with the device idle before it: launches count.
+Beside it are the time of the host alone, and the time between events while the device is kept busy until the
+host has launched everything, as at the end of a long backward pass. A turn is a few steps in a row of which
+the first do not count: the caches are those of the optimizer before it.
 
 Before every step a buffer larger than any cache is overwritten, as the passes of a training step would do.
 """
@@ -34,7 +33,7 @@ class Reading(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Steps in a row, by one and the same."""
+    """Steps in a row, of one optimizer."""
 
     discarded: int
     counted: int

@@ -1,21 +1,18 @@
-r"""What every contestant claims to compute, in float64: the meaning its gate holds it to.
+r"""The formula of every optimizer, in float64: what its steps are compared with before it is timed.
 
-ours            the pure step of :mod:`symoptim.updates.step`
-SGD, AdamW      the recurrences of PyTorch's documentation, AdamW with its decay of 0.01
-geoopt          the unit-norm step; with momentum as its code has it: the buffer starts at the gradient of
-                the surrounding space, so that the first step is 1 + momentum times as long
-SGDP            SGD whose update loses its part along the filters where gradients are orthogonal to them
-ObliqueSGD      the unit-norm step without momentum, whatever is asked: its buffer is never written to
+SM, UN, SGD        the pure step of :mod:`symoptim.updates.step`
+AdamW              the recurrence of PyTorch's documentation, with its decay of 0.01
+full metric        SGD with the gradient times :math:`s^2`, s the scale of every weight
+invariant AdamW    AdamW of w / s with the gradient s g: :math:`w' = w + s (q' - q)`, q = w / s
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from symoptim.geometry.filters import Axes, inner
-from symoptim.geometry.unit_norm import project_to_tangent, retract
+from symoptim.geometry.filters import Axes, norm
 from symoptim.routing import Geometry
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 from symoptim.updates.step import StepOptions, step
@@ -31,77 +28,74 @@ BETAS, EPS, DECAY = (0.9, 0.999), 1e-8, 1e-2
 
 
 @dataclass(kw_only=True, slots=True)
-class Piece:
-    """Filters of a weight in float64, and what a formula remembers of them."""
+class Filters:
+    """Filters of a weight in float64, with the state of the optimizer."""
 
     weights: Tensor
     gradient: Tensor
     geometry: Geometry
     over: Axes
-    memory: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    state: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    metric_scale: Tensor | None = None
+    """Scale of every weight in the full metric, where that is what is measured."""
 
     def recall(self, name: str) -> Tensor:
-        """What is remembered; zero at first."""
-        return self.memory.get(name, torch.zeros_like(self.weights))
+        """An entry of the state; zero at first."""
+        return self.state.get(name, torch.zeros_like(self.weights))
+
+    @property
+    def scale(self) -> Tensor:
+        """What moves as the weights do when they are rescaled: in the full metric, or a filter's norm."""
+        if self.metric_scale is not None:
+            return self.metric_scale
+        return torch.ones_like(self.weights) if self.geometry == "plain" else norm(self.weights, self.over)
 
 
-Formula = Callable[[Piece, float, float], None]
-"""Steps a piece with a rate and a momentum."""
+Formula = Callable[[Filters, float, float], None]
+"""Steps filters with a rate and a momentum."""
 
 
 def pure(updates: Updates) -> Formula:
     """The pure step of an update by geometry."""
 
-    def formula(piece: Piece, rate: float, momentum: float) -> None:
+    def formula(filters: Filters, rate: float, momentum: float) -> None:
         stepped = step(
-            updates[piece.geometry],
-            piece.weights,
-            piece.gradient,
+            updates[filters.geometry],
+            filters.weights,
+            filters.gradient,
             StepOptions(lr=rate, momentum=momentum),
-            buffer=piece.memory.get("momentum"),
-            over=piece.over,
+            buffer=filters.state.get("momentum"),
+            over=filters.over,
         )
-        piece.weights = stepped.weights
+        filters.weights = stepped.weights
         if stepped.buffer is not None:
-            piece.memory["momentum"] = stepped.buffer
+            filters.state["momentum"] = stepped.buffer
 
     return formula
 
 
-def adamw(piece: Piece, rate: float, momentum: float) -> None:
+def adamw(filters: Filters, rate: float, momentum: float) -> None:
     """AdamW with its defaults; it has no ``momentum``."""
     del momentum
-    number = piece.recall("number") + 1
-    first = BETAS[0] * piece.recall("first") + (1 - BETAS[0]) * piece.gradient
-    second = BETAS[1] * piece.recall("second") + (1 - BETAS[1]) * piece.gradient.square()
-    piece.memory |= {"number": number, "first": first, "second": second}
+    number = filters.recall("number") + 1
+    first = BETAS[0] * filters.recall("first") + (1 - BETAS[0]) * filters.gradient
+    second = BETAS[1] * filters.recall("second") + (1 - BETAS[1]) * filters.gradient.square()
+    filters.state |= {"number": number, "first": first, "second": second}
     ahead, spread = first / (1 - BETAS[0] ** number), second / (1 - BETAS[1] ** number)
-    piece.weights = piece.weights * (1 - rate * DECAY) - rate * ahead / (spread.sqrt() + EPS)
+    filters.weights = filters.weights * (1 - rate * DECAY) - rate * ahead / (spread.sqrt() + EPS)
 
 
-def geoopt(piece: Piece, rate: float, momentum: float) -> None:
-    """RiemannianSGD on spheres, Euclidean for what has no rows."""
-    if not momentum:
-        pure(UNIT_NORM_UPDATES)(piece, rate, 0.0)
-        return
-    on_sphere = piece.geometry == "rows"
-    w, g = piece.weights, piece.gradient
-    tangent = project_to_tangent(w, g, piece.over) if on_sphere else g
-    buffer = momentum * piece.memory.get("momentum", g) + tangent
-    piece.weights = retract(w, -rate * buffer, piece.over) if on_sphere else w - rate * buffer
-    piece.memory["momentum"] = project_to_tangent(piece.weights, buffer, piece.over) if on_sphere else buffer
+def full_metric(filters: Filters, rate: float, momentum: float) -> None:
+    """SGD in the full metric."""
+    scaled = replace(filters, gradient=filters.gradient * filters.scale.square())
+    pure(PLAIN_UPDATES)(scaled, rate, momentum)
+    filters.weights = scaled.weights
 
 
-def sgdp(piece: Piece, rate: float, momentum: float) -> None:
-    """SGDP where gradients of rows are orthogonal to them, and those of anything else are not."""
-    w = piece.weights
-    buffer = momentum * piece.recall("momentum") + piece.gradient
-    if piece.geometry == "rows" and w.ndim > 1:
-        buffer = buffer - inner(w, buffer, piece.over) / inner(w, w, piece.over) * w
-    piece.memory["momentum"] = buffer
-    piece.weights = w - rate * buffer
-
-
-def oblique(piece: Piece, rate: float, momentum: float) -> None:
-    """ObliqueSGD for rows, SGD for anything else."""
-    pure(UNIT_NORM_UPDATES)(piece, rate, 0.0 if piece.geometry == "rows" else momentum)
+def invariant_adamw(filters: Filters, rate: float, momentum: float) -> None:
+    """AdamW in coordinates that no rescaling changes."""
+    scale = filters.scale
+    before = filters.weights / scale
+    inside = replace(filters, weights=before, gradient=filters.gradient * scale)
+    adamw(inside, rate, momentum)
+    filters.weights = filters.weights + scale * (inside.weights - before)

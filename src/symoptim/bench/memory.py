@@ -1,8 +1,8 @@
-"""Memory of a step, and what else it does to a device.
+"""Memory of a step, and how often the host waits for the device.
 
 The state is what an optimizer keeps between steps. What a step needs on top, and gives back, is the largest
-sum of the tensors that are alive during it: on CUDA the allocator's own peak, on the CPU the peak of what
-torch's allocator tells its profiler. Memory that a kernel takes from the system without torch is not in it.
+sum of the tensors that are alive during it: on CUDA the allocator's own peak, on the CPU the peak that
+torch's profiler records. Memory that a kernel takes from the system without torch is not counted.
 """
 
 import gc
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity
 
-from symoptim.bench.contestants import Stepper
+from symoptim.bench.optimizers import Stepper
 
 CPU = ProfilerActivity.CPU
 
@@ -36,18 +36,18 @@ class Footprint(NamedTuple):
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory there is to take."""
+    """Memory that is available."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
     except (OSError, StopIteration):
-        return sys.maxsize  # not Linux: nobody to ask
+        return sys.maxsize  # not Linux: unknown
 
 
 def footprint(stepper: Stepper, device: torch.device) -> Footprint:
-    """Take a step and see what it needs."""
+    """Memory of a step, measured by taking one."""
     tensors = [value for one in stepper.state.values() for value in one.values() if isinstance(value, Tensor)]
     state = sum(tensor.nbytes for tensor in tensors)
     if device.type == "cuda":
@@ -83,7 +83,7 @@ def _synchronizations(work: Callable[[], object], device: torch.device) -> int:
 
 
 def _on_cpu(work: Callable[[], object]) -> tuple[int, int]:
-    """Peak and number of what the profiler hears of."""
+    """Peak and number of the allocations the profiler records."""
     with _silenced(), torch.profiler.profile(activities=[CPU], profile_memory=True) as profile:
         work()
     # Allocations in their order are to be had here only; the public tables have sums.
@@ -95,7 +95,7 @@ def _on_cpu(work: Callable[[], object]) -> tuple[int, int]:
 
 @contextmanager
 def _silenced() -> Generator[None]:
-    """Let nothing through to the error stream: torch's profiler writes there that it starts and stops."""
+    """Silence the error stream: torch's profiler writes there that it starts and stops."""
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

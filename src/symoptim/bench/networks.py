@@ -1,4 +1,4 @@
-"""Two networks of full size with random weights, as everybody knows them."""
+"""ResNet-50 and GPT-2 in full size, with random weights."""
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what the convolutions find to the shortcut."""
+        """Add the convolutions to the shortcut."""
         found = self.relu(self.bn1(self.conv1(x)))
         found = self.relu(self.bn2(self.conv2(found)))
         return self.relu(self.bn3(self.conv3(found)) + self.downsample(x))
@@ -57,7 +57,7 @@ class Block(nn.Module):
         self.c_fc, self.mlp_proj = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Attend, then think."""
+        """Attention, then the two-layer network."""
         parts = self.c_attn(self.ln_1(x)).chunk(3, dim=-1)
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in parts)
         mixed = scaled_dot_product_attention(query, key, value, is_causal=True)
@@ -76,6 +76,6 @@ class GPT2(nn.Module):
         self.ln_f = nn.LayerNorm(width)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Scores of the next token at every place."""
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        return self.ln_f(self.h(self.wte(tokens) + self.wpe(places))) @ self.wte.weight.T
+        """Scores of the next token at every position."""
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        return self.ln_f(self.h(self.wte(tokens) + self.wpe(positions))) @ self.wte.weight.T

@@ -3,21 +3,21 @@
 import gc
 import json
 import os
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import groupby, product
 from typing import Any, Protocol
 
 import torch
 
 from symoptim.bench.cases import Case
 from symoptim.bench.clock import clock_for
-from symoptim.bench.contestants import Contestant
-from symoptim.bench.floor import COPIED
-from symoptim.bench.material import Material
+from symoptim.bench.measure import Budget, Measurement
 from symoptim.bench.memory import free_bytes
+from symoptim.bench.optimizers import Contestant
 from symoptim.bench.records import Journal, Line
-from symoptim.bench.turns import Pace, measure
+from symoptim.bench.roofline import COPIED
+from symoptim.bench.tensors import CaseTensors, first_line
+from symoptim.bench.training import seconds_of_passes
 from symoptim.ensemble.numerics import describe_device
 from symoptim.support.provenance import command_line, describe_process, now, version_of
 
@@ -35,11 +35,68 @@ class Plan:
     momenta: tuple[float, ...]
     dtypes: tuple[str, ...]
     device: torch.device
-    pace: Pace
+    budget: Budget
+
+    def tasks(self) -> "list[Task]":
+        """Every case in every precision with every momentum."""
+        return [Task(self, *one) for one in product(self.cases, self.dtypes, self.momenta)]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A case in one precision with one momentum."""
+
+    plan: Plan
+    case: Case
+    dtype: str
+    momentum: float
+
+    @property
+    def contestants(self) -> list[Contestant]:
+        """Those that have a place here: the full metric needs a network, AdamW has momentum of its own."""
+        has_network = self.case.network is not None
+        return [
+            one
+            for one in self.plan.contestants
+            if (has_network or not one.needs_network) and (self.momentum or not one.has_own_momentum)
+        ]
+
+    @property
+    def able(self) -> list[Contestant]:
+        """Those that can be measured on this machine."""
+        return [one for one in self.contestants if not self.missing(one)]
+
+    @property
+    def work(self) -> float:
+        """How long it takes, roughly, beside other tasks."""
+        return self.case.elements**0.5
+
+    def missing(self, one: Contestant) -> str:
+        """Why a contestant cannot be measured on this machine; empty if it can."""
+        return one.missing(self.plan.device, DTYPES[self.dtype])
+
+    def is_open(self, journal: Journal) -> bool:
+        """Whether any contestant is still to be measured."""
+        return self.case.is_own or not all(journal.has(self.line(one)) for one in self.able)
+
+    def line(self, one: Contestant, missing: str = "") -> Line:
+        """Beginning of a contestant's line, or all of it if it is missing."""
+        reason = missing or self.missing(one)
+        return {
+            "case": self.case.name,
+            "case_title": self.case.title,
+            "tensors": len(self.case.weights),
+            "elements": self.case.elements,
+            "bytes": self.case.elements * DTYPES[self.dtype].itemsize,
+            "dtype": self.dtype,
+            "momentum": self.momentum,
+            "contestant": one.name,
+            "title": one.title,
+        } | ({"missing": reason} if reason else {})
 
 
 class Watcher(Protocol):
-    """Is told how far the work has come."""
+    """Shows progress."""
 
     def expect(self, amount: float) -> None:
         """So much more is to do."""
@@ -69,146 +126,90 @@ def session_of(device: torch.device) -> Line:
 
 
 def carry_out(plan: Plan, journal: Journal, watcher: Watcher) -> None:
-    """Measure everything in the plan that the journal does not have.
-
-    Args:
-        plan: what to measure.
-        journal: where it goes, case by case.
-        watcher: told about progress.
-    """
-    todo = [
-        (case, dtype, _open(plan, case, dtype, journal)) for case, dtype in product(plan.cases, plan.dtypes)
-    ]
-    for case, _, momenta in todo:
-        watcher.expect(case.elements**0.5 * len(momenta))
-    for case, dtype, momenta in todo:
-        if momenta:
-            _measure_case(plan, case, dtype, momenta, journal, watcher)
-        missing = _missing(plan, case, dtype, {*plan.momenta} - {*momenta}, journal)
-        if missing:
-            journal.add(missing)
+    """Measure everything in the plan that the journal does not have, and add it task by task."""
+    tasks = plan.tasks()
+    for task in tasks:
+        if task.is_open(journal):
+            watcher.expect(task.work)
+    for _, alike in groupby(tasks, key=lambda task: (task.case, task.dtype)):
+        _carry_out_alike(list(alike), journal, watcher)
 
 
-def out_of_place(plan: Plan) -> dict[str, str]:
-    """Why contestants have no place in any case of the plan, by title."""
-    placed = {
-        one.name
-        for case, momentum in product(plan.cases, plan.momenta)
-        for one in _competing(plan.contestants, case, momentum)
-    }
-    titles = ", ".join(case.title for case in plan.cases)
-    whole = f"needs a network, which none of these is: {titles}"
-    own = "has momentum of its own, and is measured with --momentum 0.9"
-    absent = [one for one in plan.contestants if one.name not in placed]
-    return {one.title: whole if one.formula is None else own for one in absent}
+def _carry_out_alike(tasks: list[Task], journal: Journal, watcher: Watcher) -> None:
+    """Carry out tasks that differ in momentum alone: their tensors are made once."""
+    plan, case, dtype = tasks[0].plan, tasks[0].case, tasks[0].dtype
+    todo = [task for task in tasks if task.is_open(journal)]
+    done = [task for task in tasks if task not in todo]
+    if todo and (short := _shortage(case, dtype, plan.device)):
+        for task in todo:
+            journal.add(task.line(one, short) for one in task.contestants)
+            watcher.done(task.work, case.title)
+    elif todo:
+        symmetries = any(one.needs_network for one in plan.contestants)
+        tensors = CaseTensors(case, plan.device, DTYPES[dtype], symmetries=symmetries)
+        passes = _passes(tensors) if case.is_own else {}
+        for task in todo:
+            journal.add(line | passes for line in _measured(task, tensors, watcher))
+        del tensors
+        gc.collect()
+        if plan.device.type == "cuda":
+            torch.cuda.empty_cache()
+    lines = [task.line(one) for task in done for one in task.contestants if task.missing(one)]
+    if new := [line for line in lines if not journal.names(line)]:
+        journal.add(new)
 
 
-def _open(plan: Plan, case: Case, dtype: str, journal: Journal) -> list[float]:
-    """Momenta somebody has still to be measured with."""
-    able = [c for c in plan.contestants if not c.missing(plan.device, DTYPES[dtype])]
-    return [
-        momentum
-        for momentum in plan.momenta
-        if not all(
-            journal.has(_setting(case, dtype, momentum) | {"contestant": one.name})
-            for one in _competing(able, case, momentum)
-        )
-    ]
-
-
-def _missing(plan: Plan, case: Case, dtype: str, momenta: set[float], journal: Journal) -> list[Line]:
-    """Lines of those who cannot be measured here and were not named before."""
-    lines = [
-        _setting(case, dtype, momentum) | _named(one) | {"missing": reason}
-        for momentum in sorted(momenta)
-        for one in _competing(plan.contestants, case, momentum)
-        if (reason := one.missing(plan.device, DTYPES[dtype]))
-    ]
-    return [line for line in lines if not journal.names(line)]
-
-
-def _competing(contestants: list[Contestant], case: Case, momentum: float) -> list[Contestant]:
-    """Those who have a place in a case: the full metric needs a network, AdamW has momentum of its own."""
-    return [
-        one
-        for one in contestants
-        if (one.formula is not None or case.network is not None) and (momentum or not one.always_remembers)
-    ]
-
-
-def _setting(case: Case, dtype: str, momentum: float) -> Line:
-    return {
-        "case": case.name,
-        "case_title": case.title,
-        "tensors": len(case.weights),
-        "elements": case.elements,
-        "bytes": case.elements * DTYPES[dtype].itemsize,
-        "dtype": dtype,
-        "momentum": momentum,
-    }
-
-
-def _measure_case(
-    plan: Plan, case: Case, dtype: str, momenta: list[float], journal: Journal, watcher: Watcher
-) -> None:
-    """Measure a case with every momentum; it is made once."""
-    amount = case.elements**0.5
-    short = _lack(case, dtype, plan.device)
-    if short:
-        for momentum in momenta:
-            everybody = _competing(plan.contestants, case, momentum)
-            journal.add(
-                _setting(case, dtype, momentum) | _named(one) | {"missing": short} for one in everybody
-            )
-            watcher.done(amount, case.title)
-        return
-    whole = any(one.formula is None for one in plan.contestants)
-    material = Material(case, plan.device, DTYPES[dtype], symmetries=whole)
-    for momentum in momenta:
-        journal.add(
-            _lines(plan, material, dtype, momentum, lambda part, words: watcher.done(amount * part, words))
-        )
-    del material
-    gc.collect()
-    if plan.device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def _lines(
-    plan: Plan, material: Material, dtype: str, momentum: float, done: Callable[[float, str], None]
-) -> Iterator[Line]:
-    """Lines of everybody, those who are not there too."""
-    case = material.case
-    everybody = _competing(plan.contestants, case, momentum)
-    reasons = {one.name: one.missing(plan.device, material.dtype) for one in everybody}
-    able = [one for one in everybody if not reasons[one.name]]
-    part, left = 1 / max(1, len(able) * (plan.pace.turns + 1)), 1.0
+def _measured(task: Task, tensors: CaseTensors, watcher: Watcher) -> list[Line]:
+    """Lines of all contestants, those that are missing too."""
+    able = task.able
+    part, left = task.work / max(1, len(able) * (task.plan.budget.turns + 1)), task.work
+    words = f"{task.case.title}, momentum {task.momentum:g}"
 
     def tick(title: str) -> None:
         nonlocal left
         now_done = min(part, left)
         left -= now_done
-        done(now_done, f"{case.title}, momentum {momentum:g}: {title}")
+        watcher.done(now_done, f"{words}: {title}")
 
-    clock = clock_for(plan.device)
-    found = measure(material, able, momentum=momentum, clock=clock, pace=plan.pace, tick=tick)
-    done(left, f"{case.title}, momentum {momentum:g}")
-    measured = {line["contestant"]: line for line in found}
-    for one in everybody:
-        told = measured.get(one.name) or {**_named(one), "missing": reasons[one.name]}
-        yield _setting(case, dtype, momentum) | told
+    measurement = Measurement(
+        tensors=tensors,
+        contestants=able,
+        momentum=task.momentum,
+        clock=clock_for(task.plan.device),
+        budget=task.plan.budget,
+        tick=tick,
+    )
+    measured = {line["contestant"]: line for line in measurement.run()}
+    watcher.done(left, words)
+    return [task.line(one) | measured.get(one.name, {}) for one in task.contestants]
 
 
-def _named(one: Contestant) -> Line:
-    return {"contestant": one.name, "title": one.title}
+def unplaced(plan: Plan) -> dict[str, str]:
+    """Why contestants are not measured in any case of the plan, by title."""
+    placed = {one.name for task in plan.tasks() for one in task.contestants}
+    titles = ", ".join(case.title for case in plan.cases)
+    networks = any(case.network for case in plan.cases)
+    return {
+        one.title: f"needs a network, which none of these is: {titles}"
+        if one.needs_network and not networks
+        else "has momentum of its own, and is measured with --momentum 0.9"
+        for one in plan.contestants
+        if one.name not in placed
+    }
 
 
-def _lack(case: Case, dtype: str, device: torch.device) -> str:
+def _passes(tensors: CaseTensors) -> Line:
+    """Seconds of forward and backward, before random weights are written, or why there are none."""
+    try:
+        return {"passes": seconds_of_passes(tensors, clock_for(tensors.device))}
+    except Exception as error:  # of the user's own model in this precision
+        return {"no_passes": f"forward and backward fail in {tensors.dtype}: {first_line(error)}"}
+
+
+def _shortage(case: Case, dtype: str, device: torch.device) -> str:
     """Why a case does not fit the memory, empty if it does: weights, gradients, buffers, room to work."""
     size = case.elements * DTYPES[dtype].itemsize
     largest = max(torch.Size(weight.shape).numel() for weight in case.weights) * 4
     needed = 2 * size + 4 * case.elements + 4 * largest + 2 * COPIED[device.type]
     free = free_bytes(device)
-    if needed <= free:
-        return ""
-    return f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
+    return "" if needed <= free else f"needs {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"

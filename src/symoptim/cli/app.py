@@ -7,6 +7,7 @@ import typer
 from symoptim import __version__
 from symoptim.cli.bench import bench
 from symoptim.cli.discover import discover
+from symoptim.cli.doctor import doctor
 from symoptim.cli.report import report
 from symoptim.cli.reproduce import reproduce
 
@@ -18,9 +19,8 @@ app = typer.Typer(
 app.add_typer(reproduce, name="reproduce")
 app.command(epilog="Example: symoptim report results/mnist-quick")(report)
 app.command(epilog="Example: symoptim discover symoptim.models:SegNet --input 1,3,64,64 --certify")(discover)
-app.command(
-    epilog="Example: symoptim bench --cases resnet50,tiny --momentum 0,0.9 --out results/bench.jsonl"
-)(bench)
+app.command(epilog="Example: symoptim bench my_model.py:make --input 8,3,224,224")(bench)
+app.command(epilog="Example: symoptim doctor")(doctor)
 
 
 def _show_version(asked: bool) -> None:

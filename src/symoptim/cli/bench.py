@@ -1,4 +1,4 @@
-"""``symoptim bench``: what a step costs on this machine, beside torch's optimizers and other packages'."""
+"""``symoptim bench``: what a step costs on this machine, on built-in cases or on a model of one's own."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +10,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 from typer import Argument, Option
 
-from symoptim.bench.records import Journal, Step, read_steps
-from symoptim.bench.sheets import describe, places, sheets
-from symoptim.bench.written import only, require_room, write_results
+from symoptim.bench.records import Journal, Step, only, read_steps
+from symoptim.bench.tables import describe, page_beside, places, tables, write_page
 from symoptim.cli import options
+from symoptim.cli.discover import Inputs
 from symoptim.cli.report import tell_written
 from symoptim.errors import OptionError
 from symoptim.support.provenance import command_line
@@ -21,8 +21,14 @@ from symoptim.support.provenance import command_line
 if TYPE_CHECKING:
     from symoptim.bench.run import Plan
 
-Files = Annotated[list[Path] | None, Argument(metavar="FILE", help="Records, with --report.")]
-Report = Annotated[bool, Option("--report", help="Measure nothing: tables and pictures of FILEs.")]
+Targets = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="MODULE:FACTORY | FILE",
+        help="What makes your model, as in symoptim discover; or, with --report, files of records.",
+    ),
+]
+Report = Annotated[bool, Option("--report", help="Measure nothing: tables of FILEs.")]
 Cases = Annotated[
     str | None,
     Option(
@@ -35,32 +41,34 @@ Optimizers = Annotated[
     Option(
         "--optimizers",
         "--rivals",
-        help="Of sgd-fused (always there), sgd-foreach, adamw-fused, adamw-foreach, geoopt, sgdp, "
-        "sgdp-collection, oblique, sm-fused, sm-reference, sm-compiled, un-fused, un-reference, un-compiled, "
-        "full-fused, full-reference.",
-        show_default="all that are installed and need no compiler",
+        help="Of sgd-fused (always there), sgd-foreach, adamw-fused, adamw-foreach, sm-fused, sm-reference, "
+        "un-fused, un-reference, full-fused, full-reference, full-adamw, invariant-adamw.",
+        show_default="all; for a model the fused ones and those of AdamW",
     ),
 ]
 Momenta = Annotated[str, Option(help="Momentum factors, separated by commas.")]
 Precision = Annotated[str, Option(help="Of float32, bfloat16.")]
 Threads = Annotated[int, Option(help="Threads on a CPU: process time with one, wall time with more.", min=1)]
-Turns = Annotated[int, Option(help="Turns of everybody in every case, at most.", min=1)]
+Turns = Annotated[int, Option(help="Turns of every optimizer in every case, at most.", min=1)]
 Seconds = Annotated[
     float,
-    Option(help="For all turns of a case: everybody has a share, and three turns at least.", min=0),
+    Option(help="For all turns of a case: shared evenly, with three turns each at least.", min=0),
 ]
-WithCompiled = Annotated[bool, Option("--compile", help="Let torch.compile compete too; it takes its time.")]
+WithCompiled = Annotated[
+    bool, Option("--compile", help="Measure torch.compile too, in a clone: python benchmarks/rivals.py.")
+]
 Out = Annotated[
     Path | None,
     Option(
-        help="File of the records, which are added to it; tables and pictures go beside it.",
+        help="File of the records, which are added to it; tables go beside it.",
         show_default="results/bench-DEVICE.jsonl",
     ),
 ]
 
 
 def bench(
-    files: Files = None,
+    targets: Targets = None,
+    inputs: Inputs = None,
     device: options.Device = "auto",
     threads: Threads = 1,
     cases: Cases = None,
@@ -73,52 +81,84 @@ def bench(
     report: Report = False,
     out: Out = None,
 ) -> None:
-    """Time a step of our optimizers beside torch's and other packages', each checked before it is timed.
+    """Time a step of our optimizers beside torch's, on your model or on built-in cases.
 
-    Everything goes to a file of JSON lines as it is measured. Stop at any moment and start again: what the
-    file has from this machine with this code is not measured again.
+    Timings are reported only for optimizers that match a float64 reference. Everything goes to a file of JSON
+    lines as it is measured. Stop at any moment and start again: built-in cases that the file has from this
+    machine with this code are not measured again.
     """
-    if report or files:
-        if not (report and files):
-            raise OptionError(
-                "--report and FILEs go together: symoptim bench --report results/bench-cpu.jsonl"
-            )
+    if report:
+        files = [Path(target) for target in targets or ()]
+        if not files:
+            raise OptionError(_GO_TOGETHER)
         chosen = only(read_steps(files), _names("--cases", cases), _names("--optimizers", optimizers))
-        show_results(chosen, (out or files[0]).with_suffix(""))
+        show_results(chosen, out or files[0])
         return
     import torch  # it takes a second, which a report need not wait for
 
-    from symoptim.bench.cases import CASES, case_named
-    from symoptim.bench.rivals import contestants_named
-    from symoptim.bench.run import DTYPES, Plan, out_of_place, session_of
-    from symoptim.bench.turns import Pace
+    from symoptim.bench.measure import Budget
+    from symoptim.bench.run import DTYPES, Plan, session_of, unplaced
     from symoptim.ensemble.numerics import device_named
 
-    where = device_named(device)
-    usual = ("resnet50", "segnet", "tiny") if where.type == "cpu" else tuple(CASES)
-    chosen_cases, chosen = _names("--cases", cases) or usual, _names("--optimizers", optimizers)
+    where, names = device_named(device), _names("--optimizers", optimizers)
+    torch.set_num_threads(threads)
     plan = Plan(
-        cases=tuple(map(case_named, chosen_cases)),
-        contestants=contestants_named(chosen, compiled=compiled),
+        cases=_cases(targets, inputs, _names("--cases", cases), where.type),
+        contestants=_contestants(names, is_own=bool(targets), compiled=compiled),
         momenta=_momenta(momentum),
         dtypes=_known(dtype, tuple(DTYPES)),
         device=where,
-        pace=Pace(turns=turns, seconds=seconds),
+        budget=Budget(turns=turns, seconds=seconds),
     )
-    torch.set_num_threads(threads)
     path = out or Path("results") / f"bench-{plan.device.type}.jsonl"
-    require_room(path)
+    page_beside(path)  # which is refused before anything is measured
     before = path.stat().st_size if path.exists() else 0
     measure_all(plan, Journal(path, session_of(plan.device)))
-    notes = [f"{title}: {reason}" for title, reason in out_of_place(plan).items() if chosen]
+    notes = [f"{title}: {reason}" for title, reason in unplaced(plan).items() if names]
     if path.stat().st_size == before:
         notes.append(
             f"nothing was left to measure: {path} has all that can be measured here. "
             "For more turns choose another --out"
         )
-    show_results(only(read_steps([path]), chosen_cases, chosen), path.with_suffix(""))
+    shown = [one.name for one in plan.contestants] if targets else names
+    show_results(only(read_steps([path]), [case.name for case in plan.cases], shown), path)
     for note in notes:
         Console(stderr=True).print(note, highlight=False, markup=False, soft_wrap=True)
+
+
+_GO_TOGETHER = (
+    "--report and FILEs go together: symoptim bench --report results/bench-cpu.jsonl; a model is named "
+    "MODULE:FACTORY: symoptim bench my_model.py:make --input 8,3,224,224"
+)
+
+
+def _cases(targets: list[str] | None, inputs: list[str] | None, names: tuple[str, ...] | None, device: str):
+    """The user's model as a case, or built-in ones."""
+    from symoptim.bench.cases import CASES, Example, case_named, case_of
+    from symoptim.cli.models import load_model
+
+    if not targets:
+        if inputs:
+            raise OptionError("--input is for a model: symoptim bench my_model.py:make --input 8,3,224,224")
+        usual = ("resnet50", "segnet", "tiny") if device == "cpu" else tuple(CASES)
+        return tuple(map(case_named, names or usual))
+    if len(targets) > 1 or ":" not in targets[0]:
+        raise OptionError(_GO_TOGETHER)
+    if names:
+        raise OptionError("--cases are built-in ones, and a model is a case itself: leave one of them out")
+    call = load_model(targets[0], inputs or [])
+    call.require_running()
+    return (case_of(targets[0], Example(*call)),)
+
+
+def _contestants(names: tuple[str, ...] | None, *, is_own: bool, compiled: bool):
+    from symoptim.bench.optimizers import CONTESTANTS, FOR_MODELS, contestants_named
+
+    if compiled and not any(one.compiles for one in CONTESTANTS.values()):
+        raise OptionError(
+            "--compile: compiled steps are measured in a clone, by python benchmarks/rivals.py --compile"
+        )
+    return contestants_named(names or (FOR_MODELS if is_own else None), compiled=compiled)
 
 
 class Bar:
@@ -126,7 +166,7 @@ class Bar:
 
     def __init__(self, progress: Progress) -> None:
         """Show it there."""
-        self.progress, self.total, self.told = progress, 0.0, ""
+        self.progress, self.total, self.last_case = progress, 0.0, ""
         self.task = progress.add_task("preparing", total=None)
 
     def expect(self, amount: float) -> None:
@@ -137,18 +177,15 @@ class Bar:
     def done(self, amount: float, words: str) -> None:
         """So much of it is done; where no bar can be seen, a line for every case."""
         self.progress.update(self.task, advance=amount, description=words)
-        case, _, _ = words.partition(":")
-        if not self.progress.console.is_terminal and case != self.told:
+        case, _, _ = words.rpartition(": ")
+        case = case or words
+        if not self.progress.console.is_terminal and case != self.last_case:
             self.progress.console.print(case, highlight=False, markup=False)
-            self.told = case
+            self.last_case = case
 
 
 def measure_all(plan: "Plan", journal: Journal) -> None:
     """Measure what the journal does not have, with a progress bar.
-
-    Args:
-        plan: what to measure.
-        journal: where it goes.
 
     Raises:
         Exit: the user pressed Ctrl-C; the journal can be taken up.
@@ -166,12 +203,8 @@ def measure_all(plan: "Plan", journal: Journal) -> None:
         raise typer.Exit(130) from None
 
 
-def show_results(steps: Sequence[Step], path: Path) -> None:
-    """Print the tables, write them and the pictures, and say where they are.
-
-    Args:
-        steps: what was measured.
-        path: of the files, without ending.
+def show_results(steps: Sequence[Step], records: Path) -> None:
+    """Print the tables, write them beside the records, and say where they are.
 
     Raises:
         OptionError: there is nothing to show.
@@ -181,18 +214,18 @@ def show_results(steps: Sequence[Step], path: Path) -> None:
     console = Console()
     for mine in places(steps).values():
         console.print(describe(mine), style="bold", highlight=False, markup=False)
-        for sheet in sheets(mine):
-            table = Table(*sheet.header, title=sheet.title)
-            for row in sheet.rows:
+        for one in tables(mine):
+            table = Table(*one.header, title=one.title)
+            for row in one.rows:
                 table.add_row(*row)
             console.print(table)
-            for note in sheet.notes:
+            for note in one.notes:
                 console.print(note, highlight=False, markup=False)
-    tell_written(console, write_results(steps, path))
+    tell_written(console, write_page(steps, page_beside(records)))
 
 
 def _names(option: str, text: str | None) -> tuple[str, ...] | None:
-    """Names in a list one has typed; None if there is no list."""
+    """Names in a list as it was typed; None if there is no list."""
     if text is None:
         return None
     names = tuple(name.strip().lower() for name in text.split(",") if name.strip())

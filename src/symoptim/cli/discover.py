@@ -1,9 +1,7 @@
 """``symoptim discover``: the rescalings of any model, from the command line."""
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -35,7 +33,7 @@ Mode = Annotated[
 ]
 Json = Annotated[Path | None, Option("--json", help="Write the whole group there.")]
 Certified = Annotated[bool, Option("--certify", help="Rescale at random in float64 and compare outputs.")]
-AsMappings = Annotated[bool, Option("--mappings", help="Print what AWQ and SmoothQuant want to be told.")]
+AsMappings = Annotated[bool, Option("--mappings", help="Print the mappings that AWQ and SmoothQuant take.")]
 Vouched = Annotated[
     list[str] | None,
     Option("--vouch", help="Module that takes no other path than the inputs show, layers.*.experts. Repeat."),
@@ -58,8 +56,9 @@ def discover(
     The factory needs no arguments and returns the model, or the model and its inputs: a tuple, or a
     dictionary of inputs by name.
     """
-    from symoptim.cli.models import load_model  # they need torch, which takes a second
+    from symoptim.cli.models import load_model  # it needs torch, which takes a second to import
     from symoptim.symmetry.discover import discover as find
+    from symoptim.symmetry.drawing import draw
 
     if out is not None and out.suffix != ".svg":
         better = out.with_suffix(".svg") if out.name else "network.svg"
@@ -69,23 +68,30 @@ def discover(
             _require_writable(option, path)
     console, progress = Console(), Console(stderr=True)
     with progress.status("making the model"):
-        model, arguments, keywords = load_model(factory, inputs or [])
+        call = load_model(factory, inputs or [])
         if mode != "as-made":
-            model.train(mode == "training")
+            call.model.train(mode == "training")
     with progress.status("looking for symmetries"):
-        spec = _found(partial(find, vouch=vouch or ()), model, arguments, keywords)
+        try:
+            spec = find(*call, vouch=vouch or ())
+        except OptionError:
+            raise
+        except Exception:
+            call.require_running()  # the model's own error is the better one
+            raise
     show(console, spec)
-    failed = False
+    certificate = None
     if certify:
         with progress.status("certifying"):
-            _require_running(model, arguments, keywords)  # which was traced, with inputs that have no values
-            certificate = spec.certify(model, arguments, keywords)
+            call.require_running()  # it was traced, with inputs that have no values
+            certificate = spec.certify(*call)
         console.print(f"certificate {certificate}", highlight=False)
-        failed = not certificate.holds
     if mappings:
         _show_mappings(console, spec)
-    _write(console, spec, json_path, out)
-    if failed:
+    for path, text in ((json_path, spec.to_json), (out, lambda: draw(spec))):
+        if path is not None:
+            tell_written(console, write_files(path.parent, {path.name: text()}))
+    if certificate is not None and not certificate.holds:
         raise SystemExit(1)
 
 
@@ -100,29 +106,6 @@ def _require_writable(option: str, path: Path) -> None:
     except OSError as error:
         raise OptionError(
             f"{option} {path} cannot be written ({error.strerror}): name a file in a folder you can write to"
-        ) from error
-
-
-def _found(
-    find: Callable[..., "SymmetrySpec"], model: object, arguments: tuple[Any, ...], keywords: dict[str, Any]
-) -> "SymmetrySpec":
-    try:
-        return find(model, arguments, keywords)
-    except OptionError:
-        raise
-    except Exception as error:
-        _require_running(model, arguments, keywords)
-        raise error
-
-
-def _require_running(model: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    """Say so if it is the model that does not run."""
-    try:
-        model(*arguments, **keywords)
-    except Exception as error:
-        shapes = ", ".join(str(tuple(getattr(one, "shape", ()))) for one in (*arguments, *keywords.values()))
-        raise OptionError(
-            f"the model does not run on inputs of shape {shapes}: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -149,12 +132,3 @@ def _show_mappings(console: Console, spec: "SymmetrySpec") -> None:
         text += " []  # none that AWQ and SmoothQuant apply rightly; indexed_mappings of Python may have some"
     # As it is, without wrapping: it is to be copied.
     console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def _write(console: Console, spec: "SymmetrySpec", json_path: Path | None, out: Path | None) -> None:
-    from symoptim.symmetry.drawing import draw
-
-    wanted = [(json_path, spec.to_json), (out, lambda: draw(spec))]
-    for path, text in wanted:
-        if path is not None:
-            tell_written(console, write_files(path.parent, {path.name: text()}))

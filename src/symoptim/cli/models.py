@@ -1,4 +1,4 @@
-"""Models and inputs that are named on the command line."""
+"""Models and inputs that are named on the command line, for every command that takes one."""
 
 import importlib
 import importlib.util
@@ -23,6 +23,17 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
 
+    def require_running(self) -> None:
+        """Call the model, and raise an OptionError if it fails."""
+        try:
+            self.model(*self.arguments, **self.keywords)
+        except Exception as error:
+            inputs = (*self.arguments, *self.keywords.values())
+            shapes = ", ".join(str(tuple(getattr(one, "shape", ()))) for one in inputs)
+            raise OptionError(
+                f"the model does not run on inputs of shape {shapes}: {type(error).__name__}: {error}"
+            ) from error
+
 
 def load_model(factory: str, inputs: Sequence[str]) -> Call:
     """Make a model, and inputs for it.
@@ -39,23 +50,22 @@ def load_model(factory: str, inputs: Sequence[str]) -> Call:
     """
     found = _find(factory)
     made: Any = found if isinstance(found, nn.Module) else _made(found, factory)
-    given: Any = ()
-    if isinstance(made, tuple) and len(cast("tuple[Any, ...]", made)) == 2:
-        made, given = cast("tuple[Any, Any]", made)
-    if not isinstance(made, nn.Module):
-        kind = type(cast("object", made)).__name__
-        raise OptionError(f"{factory} returns {with_article(kind)}; it should make an nn.Module")
+    has_inputs = isinstance(made, tuple) and len(cast("tuple[Any, ...]", made)) == 2
+    model, given = cast("tuple[Any, Any]", made if has_inputs else (made, ()))
+    if not isinstance(model, nn.Module):
+        kind = with_article(type(model).__name__)
+        raise OptionError(f"{factory} returns {kind}; it should make an nn.Module")
     if inputs:
-        return Call(made, tuple(map(parse_input, inputs)), {})
+        return Call(model, tuple(map(parse_input, inputs)), {})
     if isinstance(given, Mapping):  # what tokenizers return is no dict
-        return Call(made, (), dict(cast("Mapping[str, Any]", given)))
+        return Call(model, (), dict(cast("Mapping[str, Any]", given)))
     arguments = tuple(cast("Sequence[Any]", given)) if isinstance(given, tuple | list) else (given,)
     if not arguments:
         raise OptionError(
             f"there is no input for {factory}: give --input SHAPE, such as --input 2,3,224,224, or let it "
             "return the model and its inputs, a tuple or a dictionary by name"
         )
-    return Call(made, arguments, {})
+    return Call(model, arguments, {})
 
 
 def parse_input(typed: str) -> Tensor:
@@ -87,31 +97,28 @@ def parse_input(typed: str) -> Tensor:
 
 
 def _find(factory: str) -> Callable[[], Any]:
-    where, colon, name = factory.rpartition(":")
-    if not colon or not where or not name:
+    where, _, name = factory.rpartition(":")
+    if not where or not name:
         raise OptionError(f"'{factory}' should be MODULE:FACTORY, such as torchvision.models:resnet50")
     try:
         found: Any = _module(where)
     except OptionError:
         raise
     except (Exception, SystemExit) as error:
-        raise OptionError(f"{where} cannot be imported: {_in_words(error)}") from error
+        raise OptionError(f"{where} cannot be imported: {_described(error)}") from error
     for part in name.split("."):
         if not hasattr(found, part):
             raise OptionError(f"there is no '{name}' in {where}")
         found = getattr(found, part)
     if not callable(found):
-        raise OptionError(
-            f"{factory} is {with_article(type(found).__name__)}; it should be a model, or a function that "
-            "makes one"
-        )
+        kind = with_article(type(found).__name__)
+        raise OptionError(f"{factory} is {kind}; it should be a model, or a function that makes one")
     return found
 
 
 def _made(make: Callable[[], Any], factory: str) -> object:
-    """What a function without arguments makes."""
-    needed = ", ".join(_needed(make))
-    if needed:
+    """What a function without arguments returns."""
+    if needed := ", ".join(_required_arguments(make)):
         raise OptionError(
             f"{factory} needs arguments ({needed}), and is called without any: write a function that gives "
             f"them, such as def make(): return {factory.rpartition(':')[2]}(...), and name that"
@@ -119,11 +126,10 @@ def _made(make: Callable[[], Any], factory: str) -> object:
     try:
         return make()
     except (Exception, SystemExit) as error:
-        raise OptionError(f"{factory}() fails: {_in_words(error)}") from error
+        raise OptionError(f"{factory}() fails: {_described(error)}") from error
 
 
-def _needed(make: Callable[..., Any]) -> list[str]:
-    """Names of the arguments a function cannot do without."""
+def _required_arguments(make: Callable[..., Any]) -> list[str]:
     try:
         parameters = inspect.signature(make).parameters.values()
     except (ValueError, TypeError):  # some of those written in C have none
@@ -132,7 +138,7 @@ def _needed(make: Callable[..., Any]) -> list[str]:
     return [one.name for one in parameters if one.default is one.empty and one.kind not in optional]
 
 
-def _in_words(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     """An error of the user's own code: what it is, and where."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {_first_line(error)} (line {last.lineno} of {last.filename})"

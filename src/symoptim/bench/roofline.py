@@ -1,12 +1,11 @@
-"""The floor under every step: bytes that have to be moved, over the bandwidth of a copy on the same machine.
+"""The least a step can take: bytes that have to be moved, over the bandwidth of a copy on the same machine.
 
     read w, read g, write w                   SGD, SM, UN without momentum
     + read and write the buffer               with momentum, in the precision of updates
     + read and write the master copy          of weights of less than 32 bits
 
-No account is taken of caches, which are flushed before every step, or of what an implementation moves twice.
-
-A CPU reads what it is going to overwrite, so that a copy of n bytes moves 3 n there; on CUDA it moves 2 n.
+Caches are flushed before every step, and what an implementation moves twice is not counted. A CPU reads what
+it is going to overwrite, so that a copy of n bytes moves 3 n there; on CUDA it moves 2 n.
 """
 
 import statistics
@@ -37,7 +36,7 @@ def bytes_moved(elements: int, dtype: torch.dtype, *, momentum: float) -> int:
 
 
 class Copy:
-    """A copy, to be timed in turn with the contestants."""
+    """A copy, timed in turn with the optimizers."""
 
     def __init__(self, device: torch.device) -> None:
         """Make both ends of it."""
@@ -47,10 +46,7 @@ class Copy:
 
     def measure(self, clock: Clock) -> None:
         """Copy a few times more."""
-        self.seconds += [clock.read(self._copy).seconds for _ in range(3)]
-
-    def _copy(self) -> None:
-        self.target.copy_(self.source)
+        self.seconds += [clock.read(lambda: self.target.copy_(self.source)).seconds for _ in range(3)]
 
     def bandwidth(self) -> float:
         """Bytes moved in a second, at the median."""

@@ -1,15 +1,46 @@
-"""Records as a picture: bars on a logarithmic axis, and the floor as a line."""
+"""Write a page of tables and pictures from records, as in docs/.
 
+    python benchmarks/page.py benchmarks/results/step_cpu_202611.jsonl --out docs/speed-cpu
+    python benchmarks/page.py FILE.jsonl --out docs/speed --cases resnet50 --optimizers sm-fused --pictures
+
+Nothing is measured, and no torch is needed. Pictures are bars on logarithmic axes with the floor as a line,
+one for every place figures are from.
+"""
+
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from symoptim.bench.records import Step
-from symoptim.bench.sheets import describe, milliseconds, titles_of
+from symoptim.bench.records import Step, only, read_steps
+from symoptim.bench.tables import describe, markdown, milliseconds, places, tables, titles_of
+from symoptim.support.files import write_files
 from symoptim.support.plotting import BLUE, GREEN, ORANGE, PURPLE, SKY, pyplot, save
 
+
+def text_of(steps: Sequence[Step], name: str) -> str:
+    """All tables as Markdown, with links to the pictures.
+
+    Args:
+        steps: what was measured.
+        name: of the page and of the pictures, without ending.
+
+    Returns:
+        The text.
+    """
+    texts = [
+        "# What a step costs",
+        "Written by `python benchmarks/page.py`; docs/speed.md says how it is measured.",
+    ]
+    for number, mine in enumerate(places(steps).values(), start=1):
+        picture = f"{name}.png" if number == 1 else f"{name}-{number}.png"
+        texts += [f"## {describe(mine)}", f"![The same as bars, with the floor as a line]({picture})"]
+        texts += map(markdown, tables(mine))
+    return "\n\n".join(texts) + "\n"
+
+
 _COLORS = {"sgd": ORANGE, "adamw": PURPLE, "sm": BLUE, "un": GREEN, "full": SKY}
-"""By the first word of a contestant's name; everybody else is gray."""
+"""By the first word of a contestant's name; others are gray."""
 
 
 def draw(steps: Sequence[Step], path: Path) -> list[Path]:
@@ -79,3 +110,26 @@ def _panel(axes: Any, steps: list[Step], title: str) -> None:
 
 def _color(step: Step) -> str:
     return _COLORS.get(step.line["contestant"].partition("-")[0], "0.6")
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("records", type=Path, nargs="+", help="what symoptim bench has written")
+    parser.add_argument("--out", type=Path, required=True, help="page and pictures, without ending")
+    parser.add_argument("--cases", type=lambda text: text.split(","), help="only these, separated by commas")
+    parser.add_argument("--optimizers", type=lambda text: text.split(","), help="only these, and fused SGD")
+    parser.add_argument("--pictures", action="store_true", help="write no page")
+    asked = parser.parse_args()
+    steps = only(read_steps(asked.records), asked.cases, asked.optimizers)
+    written: list[Path] = []
+    if not asked.pictures:
+        written = write_files(asked.out.parent, {f"{asked.out.name}.md": text_of(steps, asked.out.name)})
+    for number, mine in enumerate(places(steps).values(), start=1):
+        name = asked.out.name if number == 1 else f"{asked.out.name}-{number}"
+        written += draw(mine, asked.out.with_name(name))
+    print(f"written: {', '.join(map(str, written))}")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,9 +3,8 @@ from typing import Any
 
 import pytest
 
-from symoptim.bench.records import Step
-from symoptim.bench.sheets import markdown, places, sheets
-from symoptim.bench.written import only, require_room, write_results
+from symoptim.bench.records import Step, only
+from symoptim.bench.tables import markdown, page_beside, places, tables, write_page
 from symoptim.errors import RecordsError
 
 SESSION = {"session": "1", "machine": "m", "device": "cpu", "threads": 1, "torch": "2.13", "code": "c"}
@@ -47,7 +46,7 @@ def test_ratios_are_to_fused_sgd_of_the_same_momentum() -> None:
 
 
 def test_tables_have_a_floor_figures_and_who_is_missing() -> None:
-    without, with_momentum, memory = sheets(STEPS)
+    without, with_momentum, memory = tables(STEPS)
     assert without.rows == [["floor", "1"], ["SGD-FUSED", "2 (1.00; 2.0)"], ["UN-FUSED", "3 (1.50; 3.0)"]]
     assert with_momentum.rows[2] == ["UN-FUSED", "4.4 (1.10; 4.4)"]
     assert memory.rows[0] == ["SGD-FUSED", "1.00", "0.25", "7"]
@@ -57,14 +56,14 @@ def test_tables_have_a_floor_figures_and_who_is_missing() -> None:
 
 def test_who_did_not_take_turns_with_the_sgd_that_is_shown_is_marked() -> None:
     other = Step(session={**SESSION, "session": "2"}, line=STEPS[1].line, reference=1e-3)
-    (sheet, *_) = sheets([STEPS[0], other])
-    assert sheet.rows[1:] == [["SGD-FUSED", "2 (1.00; 2.0)"], ["UN-FUSED", "3 (3.00; 3.0)*"]]
-    assert sheet.notes == ["*: of another run, a multiple of its own fused SGD and floor"]
-    assert sheets(STEPS)[0].notes == []
+    (table, *_) = tables([STEPS[0], other])
+    assert table.rows[1:] == [["SGD-FUSED", "2 (1.00; 2.0)"], ["UN-FUSED", "3 (3.00; 3.0)*"]]
+    assert table.notes == ["*: of another run, a multiple of its own fused SGD and floor"]
+    assert tables(STEPS)[0].notes == []
 
 
 def test_steps_far_below_the_floor_are_pointed_at() -> None:
-    *_, memory = sheets([a_step("sgd-fused", 9e-4), a_step("sgd-fused", 7e-4, 0.9)])
+    *_, memory = tables([a_step("sgd-fused", 9e-4), a_step("sgd-fused", 7e-4, 0.9)])
     (note,) = memory.notes
     assert note.startswith("tiny, momentum 0.9: steps far below the floor")
 
@@ -73,23 +72,27 @@ def test_waits_are_shown_where_there_is_a_device() -> None:
     device = {"synchronizations": 161, "host": {"p50": 0.5}, "device": {"p50": 0.25}}
     alone = Step(session=SESSION, line=a_step("sgdp", 1.0, **device).line)
     assert alone.ratio is None
-    times, shares, memory = sheets([alone])
+    times, shares, memory = tables([alone])
     assert times.rows[1] == ["SGDP", "1,000 (-; 1000.0)"]
     assert shares.rows == [["SGDP", "500, 250"]]
     assert memory.header[-1] == "waits"
     assert memory.rows[0][-1] == "161"
 
 
-def test_places_are_kept_apart_and_each_has_its_picture(tmp_path: Path) -> None:
+def test_the_share_of_a_training_step_is_shown_where_it_was_timed() -> None:
+    timed = [a_step("sgd-fused", 1e-3, passes=9e-3), a_step("un-fused", 3e-3, passes=9e-3)]
+    _, training, _ = tables(timed)
+    assert training.rows == [["SGD-FUSED", "tiny", "9", "10.0%"], ["UN-FUSED", "tiny", "9", "25.0%"]]
+    failing = [a_step("sgd-fused", 1e-3, no_passes="forward and backward fail")]
+    assert tables(failing)[-1].notes == ["forward and backward fail"]
+
+
+def test_places_are_kept_apart(tmp_path: Path) -> None:
     elsewhere = [Step(session={**SESSION, "threads": 2}, line=step.line) for step in STEPS]
     both = [*STEPS, *elsewhere]
     assert [len(mine) for mine in places(both).values()] == [5, 5]
-    written = write_results(both, tmp_path / "speed.v1")
-    names = [path.name for path in written]
-    assert names[0] == "speed-v1.md"
-    assert written[0].read_text().count("## m, torch 2.13, float32, process time") == 2
-    assert all(path.stat().st_size > 2000 for path in written[1:])
-    assert len(set(names)) == 5
+    (page,) = write_page(both, tmp_path / "speed.md")
+    assert page.read_text().count("## m, torch 2.13, float32, process time") == 2
 
 
 def test_a_part_can_be_chosen() -> None:
@@ -97,23 +100,21 @@ def test_a_part_can_be_chosen() -> None:
     assert only(STEPS, ["matrix"], None) == []
 
 
-@pytest.mark.parametrize("name", ["mine.md", "mine.png", "mine.svg"])
-def test_a_file_of_somebody_else_is_not_overwritten(tmp_path: Path, name: str) -> None:
-    other = tmp_path / name
+def test_a_file_of_somebody_else_is_not_overwritten(tmp_path: Path) -> None:
+    other = tmp_path / "mine.md"
     other.write_text("my own notes")
-    with pytest.raises(RecordsError, match=f"{name} is no table or picture of symoptim bench"):
-        require_room(tmp_path / "mine.jsonl")
-    with pytest.raises(RecordsError, match=f"{name} is no table or picture of symoptim bench"):
-        write_results([a_step("sgd-fused", 1e-3)], tmp_path / "mine")
+    with pytest.raises(RecordsError, match=r"mine.md has no tables of symoptim bench"):
+        page_beside(tmp_path / "mine.jsonl")
     assert other.read_text() == "my own notes"
 
 
-def test_tables_and_pictures_of_an_earlier_run_are_replaced(tmp_path: Path) -> None:
-    first = write_results([a_step("sgd-fused", 1e-3)], tmp_path / "mine")
-    require_room(tmp_path / "mine.jsonl")
-    assert write_results([a_step("sgd-fused", 2e-3)], tmp_path / "mine") == first
+def test_tables_of_an_earlier_run_are_replaced(tmp_path: Path) -> None:
+    write_page([a_step("sgd-fused", 1e-3)], tmp_path / "mine.md")
+    page = page_beside(tmp_path / "mine.jsonl")
+    assert write_page([a_step("sgd-fused", 2e-3)], page) == [tmp_path / "mine.md"]
+    assert "| SGD-FUSED | 2 (" in page.read_text()
 
 
 def test_records_cannot_have_the_name_of_a_table(tmp_path: Path) -> None:
     with pytest.raises(RecordsError, match=r"say .*mine\.jsonl"):
-        require_room(tmp_path / "mine.md")
+        page_beside(tmp_path / "mine.md")

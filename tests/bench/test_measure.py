@@ -7,11 +7,10 @@ import torch
 
 from symoptim.bench.cases import Case
 from symoptim.bench.clock import CpuClock, Reading, Turn
-from symoptim.bench.contestants import Asked, Contestant, Stepper
 from symoptim.bench.formulas import UNIT_NORM_UPDATES, pure
-from symoptim.bench.material import Material
-from symoptim.bench.rivals import CONTESTANTS
-from symoptim.bench.turns import FEWEST, Pace, measure
+from symoptim.bench.measure import FEWEST, Budget, Measurement
+from symoptim.bench.optimizers import CONTESTANTS, Contestant, Setup, Stepper
+from symoptim.bench.tensors import CaseTensors
 from symoptim.optim.sgd import UnitNormSGD
 
 FAST = CONTESTANTS["un-reference"]
@@ -25,9 +24,9 @@ class _Slow(UnitNormSGD):
         return super().step(closure)
 
 
-def _make_slow(asked: Asked) -> Stepper:
-    groups = [{"params": [m.fresh()], "geometry": m.weight.geometry} for m in asked.members]
-    return _Slow(groups, lr=asked.rate, momentum=asked.momentum, normalize=True)
+def _make_slow(setup: Setup) -> Stepper:
+    groups = [{"params": [m.new_parameter()], "geometry": m.weight.geometry} for m in setup.pairs]
+    return _Slow(groups, lr=setup.lr, momentum=setup.momentum, normalize=True)
 
 
 SLOW = Contestant(name="slow", title="a slow UN", make=_make_slow, formula=pure(UNIT_NORM_UPDATES))
@@ -35,9 +34,15 @@ SLOW = Contestant(name="slow", title="a slow UN", make=_make_slow, formula=pure(
 
 def measured(case: Case, clock: CpuClock) -> dict[str, int]:
     """How often each was timed."""
-    material = Material(case, torch.device("cpu"), torch.float32, symmetries=False)
-    lines = measure(material, [SLOW, FAST], momentum=0.0, clock=clock, pace=Pace(turns=12, seconds=0.4))
-    return {line["contestant"]: line["turns"] for line in lines}
+    tensors = CaseTensors(case, torch.device("cpu"), torch.float32, symmetries=False)
+    measurement = Measurement(
+        tensors=tensors,
+        contestants=[SLOW, FAST],
+        momentum=0.0,
+        clock=clock,
+        budget=Budget(turns=12, seconds=0.4),
+    )
+    return {line["contestant"]: line["turns"] for line in measurement.run()}
 
 
 def test_whose_share_of_the_time_is_used_up_waits(small: Callable[[], Case]) -> None:
