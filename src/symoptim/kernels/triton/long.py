@@ -3,13 +3,13 @@
 """The kernel for long rows: a program steps one, and reads it a second time, from the cache.
 
 On an H200 that cache has 60 MB, which is most of what the programs at work have read: the longer rows are,
-the fewer of them there are (:func:`.programs.kind_of`).
+the fewer of them there are (:func:`.tiling.kind_of`).
 """
 
 import triton
 import triton.language as tl
 
-from symoptim.kernels.triton.parts import (
+from symoptim.kernels.triton.common import (
     GROUP,
     KIND,
     NEW,

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from symoptim.kernels.squares import OF_COLUMNS, OF_ROWS
 from symoptim.kernels.table import COLUMNS, WEIGHTS
-from symoptim.kernels.triton import sizes, squares
-from symoptim.kernels.triton.launch import TYPES
+from symoptim.kernels.triton import norms, scales
+from symoptim.kernels.triton.graph import DeviceConstant
+from symoptim.kernels.triton.launcher import TYPES
 from symoptim.kernels.triton.members import unit_programs
-from symoptim.kernels.triton.mirror import Mirror
 from symoptim.kernels.triton.pieces import ACROSS, TILE, piece_programs
 
 BLOCK = 1024  # entries that a program has in hand
@@ -22,9 +22,9 @@ WIDE = 4096  # entries that one with more warps has in hand
 class Rows(NamedTuple):
     """A sparse matrix by rows: where each begins, columns, values."""
 
-    starts: Mirror
-    columns: Mirror
-    values: Mirror
+    starts: DeviceConstant
+    columns: DeviceConstant
+    values: DeviceConstant
 
     def get(self) -> tuple[Tensor, Tensor, Tensor]:
         """Its parts on the device."""
@@ -34,7 +34,7 @@ class Rows(NamedTuple):
         """Write the product with a vector, or, of negative values, with another one."""
         count = len(self.starts.host) - 1
         other = vector if negative is None else negative
-        sizes.spread[(-(-count // BLOCK),)](*self.get(), vector, other, out, count, BLOCK=BLOCK)
+        scales.spread[(-(-count // BLOCK),)](*self.get(), vector, other, out, count, BLOCK=BLOCK)
 
 
 class Roots:
@@ -44,12 +44,12 @@ class Roots:
         """Share the matrices out among programs; addresses stay what they are."""
         self.type = TYPES[dtype]
         is_aligned = bool((table[:, [WEIGHTS, COLUMNS]] % 16 == 0).all())
-        self.programs: list[tuple[int, bool, Mirror]] = []
+        self.programs: list[tuple[int, bool, DeviceConstant]] = []
         for kind in (OF_ROWS, OF_COLUMNS):
             for even in (False, True):
                 found = piece_programs(table, dtype.itemsize, kind=kind, even=even)
                 if len(found):
-                    self.programs.append((kind, even and is_aligned, Mirror(found, device)))
+                    self.programs.append((kind, even and is_aligned, DeviceConstant(found, device)))
 
     def launch(self, roots: Tensor) -> None:
         """Write all of them."""
@@ -57,9 +57,9 @@ class Roots:
             grid, arguments = (len(programs.host),), (programs.get(), roots)
             options = {"TYPE": self.type, "ALIGNED": aligned, "TILE": TILE, "num_warps": WARPS}
             if kind == OF_ROWS:
-                squares.of_rows[grid](*arguments, **options)
+                norms.of_rows[grid](*arguments, **options)
             else:
-                squares.of_columns[grid](*arguments, ACROSS=ACROSS, **options)
+                norms.of_columns[grid](*arguments, ACROSS=ACROSS, **options)
 
 
 class Inverses:
@@ -79,12 +79,12 @@ class Inverses:
             for own in range(first, last, BLOCK)
         ]
         programs = torch.tensor(found, dtype=torch.int64, device="cpu").reshape(-1, 5)
-        self.programs, self.scales = Mirror(programs, device), scales
+        self.programs, self.scales = DeviceConstant(programs, device), scales
 
     def launch(self, known: Tensor, largest: Tensor, factors: Tensor) -> None:
         """Write the factors, and logarithms of the largest ones by matrix."""
         if len(self.programs.host):
-            sizes.inverses[(len(self.programs.host),)](
+            scales.inverses[(len(self.programs.host),)](
                 self.programs.get(), *self.scales.get(), known, largest, factors,
                 TYPE=TYPES[factors.dtype], BLOCK=BLOCK, TILE=WIDE, num_warps=MORE_WARPS,
             )  # fmt: skip
@@ -104,21 +104,21 @@ class Units:
             targets: where its size goes.
         """
         device = own.starts.device
-        self.programs = Mirror(unit_programs(starts), device)
-        self.starts, self.reads, self.own = Mirror(starts, device), Mirror(reads, device), own
-        self.about, self.targets = Mirror(about, device), Mirror(targets, device)
+        self.programs = DeviceConstant(unit_programs(starts), device)
+        self.starts, self.reads, self.own = DeviceConstant(starts, device), DeviceConstant(reads, device), own
+        self.about, self.targets = DeviceConstant(about, device), DeviceConstant(targets, device)
 
     def launch(self, roots: Tensor, largest: Tensor, known: Tensor, out: Tensor, *, zero: int) -> None:
         """Write all of them, and what :mod:`.members` says where all is zero."""
         if len(self.programs.host):
-            sizes.units[(len(self.programs.host),)](
+            scales.units[(len(self.programs.host),)](
                 self.programs.get(), self.starts.get(), roots, self.reads.get(), largest, *self.own.get(),
                 known, self.about.get(), self.targets.get(), out, ZERO=zero, num_warps=MORE_WARPS,
             )  # fmt: skip
 
 
 def write_sides(logs: Tensor, places: Tensor, weights: Tensor, out: Tensor, power: float) -> None:
-    """Write factors of rows and columns, to a power; see :func:`.sizes.sides`."""
+    """Write factors of rows and columns, to a power; see :func:`.scales.sides`."""
     if len(out):
         grid = (-(-len(out) // BLOCK),)
-        sizes.sides[grid](logs, places, weights, out, len(out), power, TYPE=TYPES[out.dtype], BLOCK=BLOCK)
+        scales.sides[grid](logs, places, weights, out, len(out), power, TYPE=TYPES[out.dtype], BLOCK=BLOCK)

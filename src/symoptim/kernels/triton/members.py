@@ -1,4 +1,4 @@
-"""Which programs find the sizes of which units, for :func:`.sizes.units`."""
+"""Which programs find the sizes of which units, for :func:`.scales.units`."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Which programs sum which squares, for :mod:`.squares`: rows and columns of matrices, in pieces if long."""
+"""Which programs sum which squares, for :mod:`.norms`: rows and columns of matrices, in pieces if long."""
 
 import torch
 from torch import Tensor
@@ -41,7 +41,7 @@ def _lines(count: int) -> int:
 
 
 def piece_programs(table: Tensor, size: int, *, kind: int, even: bool) -> Tensor:
-    """What each program does: see :mod:`.squares`.
+    """What each program does: see :mod:`.norms`.
 
     Sums of rows are in the order of the rows, the pieces of a row side by side; of columns all first pieces
     come first.

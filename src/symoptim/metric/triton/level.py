@@ -8,9 +8,9 @@ from torch import Tensor
 
 from symoptim.kernels.squares import OUT
 from symoptim.kernels.table import rows_of
+from symoptim.kernels.triton.graph import DeviceConstant
 from symoptim.kernels.triton.measure import Inverses, Roots, Rows, Units
 from symoptim.kernels.triton.members import AS_ZERO, Numbers, parted
-from symoptim.kernels.triton.mirror import Mirror
 from symoptim.kernels.triton.pieces import pieces_of
 from symoptim.metric.levels import Reading
 from symoptim.metric.measure import log_norms
@@ -157,4 +157,6 @@ def chosen_rows(matrix: Sparse, rows: Tensor, device: torch.device) -> Rows:
     """These rows of a sparse matrix, in this order, for kernels."""
     counts, there = entries_of(matrix, rows, int(rows.max()) + 1 if len(rows) else 0)
     starts = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
-    return Rows(*(Mirror(one, device) for one in (starts, matrix.columns[there], matrix.values[there])))
+    return Rows(
+        *(DeviceConstant(one, device) for one in (starts, matrix.columns[there], matrix.values[there]))
+    )

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
+from symoptim.kernels.triton.graph import DeviceConstant, keep_alive, record
 from symoptim.kernels.triton.measure import Rows, write_sides
 from symoptim.kernels.triton.members import AS_ONE, KEPT
-from symoptim.kernels.triton.mirror import Mirror, keep
-from symoptim.kernels.triton.record import record
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import INCOMING
 from symoptim.metric.levels import Level
@@ -44,7 +43,9 @@ class CudaMetric:
         layout = metric.layout
         self.all = AllSides(layout, tensors, device, dtype)
         self.sides = self.all.by_name
-        self.places, self.weights = (Mirror(one, device) for one in (self.all.places, self.all.weights))
+        self.places, self.weights = (
+            DeviceConstant(one, device) for one in (self.all.places, self.all.weights)
+        )
         self.plans = {
             direction: _CudaPlan(plan, tensors, layout.generators, layout.positions, device, dtype)
             for direction, plan in metric.plans.items()
@@ -63,7 +64,7 @@ class CudaMetric:
         """Write the factors; see :mod:`symoptim.metric.fused`."""
         with torch.cuda.device(self.device):
             if torch.cuda.is_current_stream_capturing():
-                keep(self)
+                keep_alive(self)
                 self._enqueue(weights)
             elif self.graph is not None:
                 self.graph.replay()

@@ -11,7 +11,7 @@ Longer rows, and some that would leave too much of a program empty, are read twi
 import triton
 import triton.language as tl
 
-from symoptim.kernels.triton.parts import (
+from symoptim.kernels.triton.common import (
     COUNT,
     GROUP,
     INNER,

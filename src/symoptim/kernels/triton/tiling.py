@@ -20,7 +20,7 @@ from symoptim.kernels.table import (
     rows_of,
 )
 
-FIELDS, FOUND = 11, 4  # numbers that a program of :mod:`.apart` is told, and that it finds of a column
+FIELDS, FOUND = 11, 4  # numbers that a program of :mod:`.columns` is told, and that it finds of a column
 SHORT = (64, 128, 256, 512, 1024, 2048)  # up to which rows go into one program, several at once
 WIDE = (4096, 8192)  # up to which a row goes into one program, unless it leaves too much of that empty
 FULL = 0.7  # part of a program that a wide row has to fill
@@ -29,7 +29,7 @@ WARPS, ENTRIES = 8, 256  # of a program at least, and entries that a warp has in
 MUCH = 28_000  # numbers read twice from which a row has all threads there are: four such rows on each of 132
 # processors fill a cache of 60 MB. A matrix of 16384 x 16384 takes a fifth less time on the sphere for it.
 SHARED = 1 << 16  # entries from which several programs share a row
-LINES = 32  # that a program of :mod:`.apart` has at least
+LINES = 32  # that a program of :mod:`.columns` has at least
 SEGMENTS = 32, 1024  # programs that share a column, or a row, at most
 
 
@@ -107,7 +107,7 @@ def is_shared(row: list[int]) -> bool:
 
 
 def shared_programs(table: Tensor) -> tuple[Tensor, int]:
-    """Fields of all programs of :mod:`.apart`, and how many numbers they leave for each other."""
+    """Fields of all programs of :mod:`.columns`, and how many numbers they leave for each other."""
     found: list[list[int]] = []
     scratch = 0
     for number, row in enumerate(rows_of(table)):

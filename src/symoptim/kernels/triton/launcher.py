@@ -20,11 +20,10 @@ from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.dispatch import Numbers
 from symoptim.kernels.numbers import RATE
 from symoptim.kernels.table import BUFFER, COLUMNS, GRADIENT, KIND, PARAMETER, UNIT
-from symoptim.kernels.triton import apart, long, whole
-from symoptim.kernels.triton.ahead import Launch, compile_all
-from symoptim.kernels.triton.mirror import Cell, Mirror, keep
-from symoptim.kernels.triton.programs import WARPS, Kind, shared_programs, whole_programs
-from symoptim.kernels.triton.record import record
+from symoptim.kernels.triton import columns, long, rows
+from symoptim.kernels.triton.graph import DeviceConstant, DeviceSlot, keep_alive, record
+from symoptim.kernels.triton.tiling import WARPS, Kind, shared_programs, whole_programs
+from symoptim.kernels.triton.warmup import Launch, compile_all
 
 REMEMBERED = 8  # tables
 TYPES: dict[torch.dtype, Any] = {
@@ -64,16 +63,18 @@ class CudaLauncher:
             "BUFFERED": bool((table[:, BUFFER] != 0).any()),
         }
         self.is_factored = bool((table[:, COLUMNS] != 0).any())
-        self.whole = [(kind, Mirror(programs, device)) for kind, programs in whole_programs(table).items()]
+        self.whole = [
+            (kind, DeviceConstant(programs, device)) for kind, programs in whole_programs(table).items()
+        ]
         shared, scratch = shared_programs(table)
-        self.shared = Mirror(shared, device)
+        self.shared = DeviceConstant(shared, device)
         self.scratch = torch.empty(scratch, dtype=torch.float64, device=device)
         self.divides = bool((table[shared[:, 0], KIND] == UNIT).any())
         self.beside: torch.cuda.Stream | None = None
         self.host_table = table  # gradients aside
         self.others_aligned = bool((table[:, : PARAMETER + 1] % 16 == 0).all())
         self.tables: dict[tuple[int, ...], Table] = {}
-        self.table, self.numbers = Cell(device), Cell(device)
+        self.table, self.numbers = DeviceSlot(device), DeviceSlot(device)
         self.known: tuple[Numbers, list[bool]] | None = None
         self.scaling: tuple[Tensor, Tensor] | None = None
         self.graphs: dict[tuple[bool, bool], torch.cuda.CUDAGraph | None] = {}
@@ -103,7 +104,7 @@ class CudaLauncher:
         with nullcontext() if is_here else torch.cuda.device(self.device):
             is_plain = scaling is None and all(map(is_, rates, repeat(None)))
             if torch.cuda.is_current_stream_capturing():
-                keep(self)
+                keep_alive(self)
                 self._enqueue(self._inputs(numbers, rates, scaling, captured=True))
             elif is_plain and self.again is not None and self.again[0] == numbers:
                 self.again[1].replay()
@@ -178,10 +179,10 @@ class CudaLauncher:
         shared = [self._shared(inputs)] if len(self.shared.host) else []
         return [*shared, *([self._whole(inputs, kind, programs)] for kind, programs in self.whole)]
 
-    def _whole(self, inputs: Inputs, kind: Kind, programs: Mirror) -> Launch:
+    def _whole(self, inputs: Inputs, kind: Kind, programs: DeviceConstant) -> Launch:
         """Step what lies in one piece."""
         table, numbers, scaling = inputs
-        kernel = {"short": whole.step_short, "wide": whole.step_wide, "long": long.step_long}[kind.way]
+        kernel = {"short": rows.step_short, "wide": rows.step_wide, "long": long.step_long}[kind.way]
         arguments = table, programs.get(), numbers, *(scaling or (numbers, numbers))
         options = {
             **self.options,
@@ -201,12 +202,12 @@ class CudaLauncher:
         grid, programs = (len(self.shared.host),), self.shared.get()
         sums, move = (table, programs, self.scratch), (table, programs, numbers, self.scratch)
         launches = [
-            Launch(apart.sums, grid, (*sums, scale, found), options),
-            Launch(apart.move, grid, (*move, scale, found), options),
+            Launch(columns.sums, grid, (*sums, scale, found), options),
+            Launch(columns.move, grid, (*move, scale, found), options),
         ]
         if self.divides:
             less = {name: value for name, value in options.items() if name != "BUFFERED"}
-            launches.append(Launch(apart.divide, grid, (*sums, found), less))
+            launches.append(Launch(columns.divide, grid, (*sums, found), less))
         return launches
 
     def _kept(self, scaling: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:

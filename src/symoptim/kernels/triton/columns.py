@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 
 from symoptim.kernels import dispatch
-from symoptim.kernels.triton import programs as programs_of
-from symoptim.kernels.triton.parts import (
+from symoptim.kernels.triton import tiling as programs_of
+from symoptim.kernels.triton.common import (
     GROUP,
     KIND,
     NUMBERS,
