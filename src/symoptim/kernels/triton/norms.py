@@ -1,18 +1,25 @@
-# pyright: basic, reportMissingImports=false
-# ruff: noqa: N803 - capital letters are known when a kernel is compiled
-"""Logarithms of the norms of rows or columns of matrices, their entries multiplied by factors.
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
+# ruff: noqa: N803 - constants of a compiled kernel have names in capital letters
+"""Logarithms of the norms of rows or columns of matrices, whose entries are multiplied by factors.
 
 Sums are of float64, so that no square is too small or too large, and in an order that never changes. A
-program has ``(first entry, its factor, entries of a row, rows, columns, place of the first sum, length
-class)``, all at hand: it is short, and would wait for a table longer than for the entries.
+program has ``(first entry, its factor, entries of a row, rows, columns, index of the first norm, length
+class)``, addresses included: it is short, and would wait for a table longer than for the entries.
 """
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from symoptim.kernels.triton import pieces
+from symoptim.kernels.squares import OF_COLUMNS, OF_ROWS
+from symoptim.kernels.table import COLUMNS, WEIGHTS
+from symoptim.kernels.triton import tiling
+from symoptim.kernels.triton.common import TYPES
+from symoptim.kernels.triton.graph import DeviceConstant
 
-FIELDS = tl.constexpr(pieces.FIELDS)
+WARPS = 4
+FIELDS = tl.constexpr(tiling.NORM_FIELDS)
 
 
 @triton.jit
@@ -29,65 +36,91 @@ def _even(count, ALIGNED: tl.constexpr):
 
 
 @triton.jit
-def _root(total):
-    """Logarithm of the root; minus infinity of nothing."""
+def _log_root(total):
+    """Logarithm of the root; minus infinity of zero."""
     return tl.log(total) / 2
 
 
 @triton.jit
 def _some_rows(
-    weights, factors, inner, count, width, roots,
+    weights, factors, inner, count, width, logs,
     TYPE: tl.constexpr, ALIGNED: tl.constexpr, HEIGHT: tl.constexpr, LENGTH: tl.constexpr,
 ):  # fmt: skip
     rows, columns = tl.arange(0, HEIGHT), tl.arange(0, LENGTH)
-    here, there = rows < count, columns < _even(width, ALIGNED)
-    places = rows[:, None] * _even(inner, ALIGNED) + columns[None, :]
+    row_mask, column_mask = rows < count, columns < _even(width, ALIGNED)
+    offsets = rows[:, None] * _even(inner, ALIGNED) + columns[None, :]
     pointer = _pointer(weights, TYPE, ALIGNED)
-    w = tl.load(pointer + places, mask=here[:, None] & there[None, :], other=0.0).to(tl.float64)
+    w = tl.load(pointer + offsets, mask=row_mask[:, None] & column_mask[None, :], other=0.0).to(tl.float64)
     if factors != 0:
-        by_column = tl.load(_pointer(factors, TYPE, ALIGNED) + columns, mask=there, other=0.0)
+        by_column = tl.load(_pointer(factors, TYPE, ALIGNED) + columns, mask=column_mask, other=0.0)
         w = w * by_column.to(tl.float64)[None, :]
-    tl.store(roots + rows, _root(tl.sum(w * w, 1)), mask=here)
+    tl.store(logs + rows, _log_root(tl.sum(w * w, 1)), mask=row_mask)
 
 
 @triton.jit
-def of_rows(programs, roots, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr):
-    """Norms of rows, or of pieces of them."""
-    mine = programs + FIELDS * tl.program_id(0)
-    weights, factors, length = tl.load(mine), tl.load(mine + 1), tl.load(mine + 6)
-    inner, rows = tl.load(mine + 2).to(tl.int32), tl.load(mine + 3).to(tl.int32)
-    width, roots = tl.load(mine + 4).to(tl.int32), roots + tl.load(mine + 5)
+def row_norms(programs, logs, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr):
+    """Norms of rows, or of chunks of them."""
+    program = programs + FIELDS * tl.program_id(0)
+    weights, factors, length = tl.load(program), tl.load(program + 1), tl.load(program + 6)
+    inner, rows = tl.load(program + 2).to(tl.int32), tl.load(program + 3).to(tl.int32)
+    width, logs = tl.load(program + 4).to(tl.int32), logs + tl.load(program + 5)
     if length == 64:
-        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, TILE // 64, 64)
+        _some_rows(weights, factors, inner, rows, width, logs, TYPE, ALIGNED, TILE // 64, 64)
     elif length == 256:
-        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, TILE // 256, 256)
+        _some_rows(weights, factors, inner, rows, width, logs, TYPE, ALIGNED, TILE // 256, 256)
     elif length == 512:
-        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, TILE // 512, 512)
+        _some_rows(weights, factors, inner, rows, width, logs, TYPE, ALIGNED, TILE // 512, 512)
     elif length == 1024:
-        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, TILE // 1024, 1024)
+        _some_rows(weights, factors, inner, rows, width, logs, TYPE, ALIGNED, TILE // 1024, 1024)
     else:
-        _some_rows(weights, factors, inner, rows, width, roots, TYPE, ALIGNED, 1, TILE)
+        _some_rows(weights, factors, inner, rows, width, logs, TYPE, ALIGNED, 1, TILE)
 
 
 @triton.jit
-def of_columns(
-    programs, roots, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr, ACROSS: tl.constexpr
+def column_norms(
+    programs, logs, TYPE: tl.constexpr, ALIGNED: tl.constexpr, TILE: tl.constexpr, ACROSS: tl.constexpr
 ):
-    """Norms of columns, or of pieces of them."""
-    mine = programs + FIELDS * tl.program_id(0)
-    weights, factors = tl.load(mine), tl.load(mine + 1)
-    inner, count = _even(tl.load(mine + 2), ALIGNED), tl.load(mine + 3).to(tl.int32)
+    """Norms of columns, or of chunks of them."""
+    program = programs + FIELDS * tl.program_id(0)
+    weights, factors = tl.load(program), tl.load(program + 1)
+    inner, count = _even(tl.load(program + 2), ALIGNED), tl.load(program + 3).to(tl.int32)
     columns = tl.arange(0, ACROSS)
-    there = columns < _even(tl.load(mine + 4).to(tl.int32), ALIGNED)
+    column_mask = columns < _even(tl.load(program + 4).to(tl.int32), ALIGNED)
     total = tl.zeros((TILE // ACROSS, ACROSS), tl.float64)
     for block in range(0, count, TILE // ACROSS):
         rows = block + tl.arange(0, TILE // ACROSS)
-        here = rows < count
-        places = rows[:, None] * inner + columns[None, :]
+        row_mask = rows < count
+        offsets = rows[:, None] * inner + columns[None, :]
         pointer = _pointer(weights, TYPE, ALIGNED)
-        w = tl.load(pointer + places, mask=here[:, None] & there[None, :], other=0.0).to(tl.float64)
+        w = tl.load(pointer + offsets, mask=row_mask[:, None] & column_mask[None, :], other=0.0)
+        w = w.to(tl.float64)
         if factors != 0:
-            by_row = tl.load(_pointer(factors, TYPE, False) + rows, mask=here, other=0.0)
+            by_row = tl.load(_pointer(factors, TYPE, False) + rows, mask=row_mask, other=0.0)
             w = w * by_row.to(tl.float64)[:, None]
         total += w * w
-    tl.store(roots + tl.load(mine + 5) + columns, _root(tl.sum(total, 0)), mask=there)
+    tl.store(logs + tl.load(program + 5) + columns, _log_root(tl.sum(total, 0)), mask=column_mask)
+
+
+class LogNorms:
+    """Writes logarithms of the norms of the matrices of a table, or of chunks of them."""
+
+    def __init__(self, table: Tensor, device: torch.device, dtype: torch.dtype) -> None:
+        """Divide the matrices among programs; their addresses must not change."""
+        self.type = TYPES[dtype]
+        is_aligned = bool((table[:, [WEIGHTS, COLUMNS]] % 16 == 0).all())
+        self.programs: list[tuple[int, bool, DeviceConstant]] = []
+        for kind in (OF_ROWS, OF_COLUMNS):
+            for even in (False, True):
+                programs = tiling.norm_programs(table, dtype.itemsize, kind=kind, even=even)
+                if len(programs):
+                    self.programs.append((kind, even and is_aligned, DeviceConstant(programs, device)))
+
+    def launch(self, logs: Tensor) -> None:
+        """Write all of them."""
+        for kind, aligned, programs in self.programs:
+            grid, arguments = (len(programs),), (programs.get(), logs)
+            options = {"TYPE": self.type, "ALIGNED": aligned, "TILE": tiling.TILE, "num_warps": WARPS}
+            if kind == OF_ROWS:
+                row_norms[grid](*arguments, **options)
+            else:
+                column_norms[grid](*arguments, ACROSS=tiling.ACROSS, **options)

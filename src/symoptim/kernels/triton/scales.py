@@ -1,155 +1,248 @@
-# pyright: basic, reportMissingImports=false
-# ruff: noqa: N803 - capital letters are known when a kernel is compiled
-"""The arithmetic between norms and factors of the full metric (:mod:`symoptim.metric.measure`).
+# pyright: basic, reportMissingImports=false, reportIndexIssue=false
+# ruff: noqa: N803 - constants of a compiled kernel have names in capital letters
+"""From norms to sizes of units, scales and factors of the full metric (:mod:`symoptim.metric.measure`).
 
-All of it is of float64, and every number is added up by one program, in an order that never changes.
+All sums are of float64, and each is taken by one program, in an order that never changes. Logarithms of
+scales are sums of log-sizes times exponents: products with sparse matrices, which are given by rows as
+``starts``, ``columns`` and ``values``.
 """
 
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from symoptim.kernels.triton import members as meaning
+from symoptim.kernels.triton.common import TYPES
+from symoptim.kernels.triton.graph import DeviceConstant
+from symoptim.kernels.triton.tiling import unit_programs
 
-AS_ONE, KEPT = tl.constexpr(meaning.AS_ONE), tl.constexpr(meaning.KEPT)
+BLOCK = 1024  # entries of a program
+MORE_WARPS = 16  # of a program that waits more than it computes
+WIDE = 4096  # entries that one with more warps reads at once
+
+LOG_ONE, NOTHING, LOG_ZERO = range(3)
+"""What is written for a unit whose norms are all zero."""
+_LOG_ONE, _NOTHING = tl.constexpr(LOG_ONE), tl.constexpr(NOTHING)
 
 
 @triton.jit
-def _combined(starts, columns, values, sizes, entries, mask):
-    """Sums of sizes times exponents, of entries of a sparse matrix by rows."""
-    begin = tl.load(starts + entries, mask=mask, other=0)
-    end = tl.load(starts + entries + 1, mask=mask, other=0)
-    total = tl.zeros(entries.shape, tl.float64)
+def _row_sums(starts, columns, values, sizes, rows, mask):
+    """Sums of sizes times exponents, of rows of a sparse matrix."""
+    begin = tl.load(starts + rows, mask=mask, other=0)
+    end = tl.load(starts + rows + 1, mask=mask, other=0)
+    total = tl.zeros(rows.shape, tl.float64)
     for step in range(0, tl.max((end - begin).to(tl.int32))):
-        there = begin + step < end
-        column = tl.load(columns + begin + step, mask=there, other=0)
-        size = tl.load(sizes + column, mask=there, other=0.0)
-        total += size * tl.load(values + begin + step, mask=there, other=0.0)
+        inside = begin + step < end
+        column = tl.load(columns + begin + step, mask=inside, other=0)
+        size = tl.load(sizes + column, mask=inside, other=0.0)
+        total += size * tl.load(values + begin + step, mask=inside, other=0.0)
     return total
 
 
 @triton.jit
-def inverses(
+def sparse_product(starts, columns, values, positive, negative, out, count, BLOCK: tl.constexpr):
+    """Sums of sizes times exponents: ``positive`` sizes where these are positive, ``negative`` elsewhere."""
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = rows < count
+    begin = tl.load(starts + rows, mask=mask, other=0)
+    end = tl.load(starts + rows + 1, mask=mask, other=0)
+    total = tl.zeros((BLOCK,), tl.float64)
+    for step in range(0, tl.max((end - begin).to(tl.int32))):
+        inside = begin + step < end
+        column = tl.load(columns + begin + step, mask=inside, other=0)
+        value = tl.load(values + begin + step, mask=inside, other=0.0)
+        up = tl.load(positive + column, mask=inside & (value > 0), other=0.0)
+        down = tl.load(negative + column, mask=inside & (value <= 0), other=0.0)
+        total += value * (up + down)
+    tl.store(out + rows, total, mask=mask)
+
+
+@triton.jit
+def inverse_scales(
     programs, starts, columns, values, sizes, largest, factors,
     TYPE: tl.constexpr, BLOCK: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Write one over the scales that are divided out of matrices, and the logarithms of the largest of each.
+    """One over the scales that are divided out of matrices, and the logarithms of the largest of each.
 
-    A program has ``(matrix, its first and last entry, its own first entry, the place of its first factor)``.
+    A program has ``(matrix, its first and last row, the program's first row, index of its first factor)``.
     """
-    mine = programs + 5 * tl.program_id(0)
-    begin, end, own = tl.load(mine + 1), tl.load(mine + 2), tl.load(mine + 3)
-    top = tl.full((TILE,), -float("inf"), tl.float64)
+    program = programs + 5 * tl.program_id(0)
+    begin, end, own = tl.load(program + 1), tl.load(program + 2), tl.load(program + 3)
+    largest_each = tl.full((TILE,), -float("inf"), tl.float64)
     for block in range(begin, end, TILE):
-        entries = block + tl.arange(0, TILE)
-        mask = entries < end
-        scales = _combined(starts, columns, values, sizes, entries, mask)
-        top = tl.maximum(top, tl.where(mask, -scales, -float("inf")))
-    most = tl.max(top, 0)
-    tl.store(largest + tl.load(mine), most)
-    entries = own + tl.arange(0, BLOCK)
-    mask = entries < end
-    scales = _combined(starts, columns, values, sizes, entries, mask)
-    place = tl.load(mine + 4) + tl.arange(0, BLOCK)
-    tl.store(factors + place, tl.exp(-scales - most).to(TYPE), mask=mask)
+        rows = block + tl.arange(0, TILE)
+        mask = rows < end
+        scales = _row_sums(starts, columns, values, sizes, rows, mask)
+        largest_each = tl.maximum(largest_each, tl.where(mask, -scales, -float("inf")))
+    largest_all = tl.max(largest_each, 0)
+    tl.store(largest + tl.load(program), largest_all)
+    rows = own + tl.arange(0, BLOCK)
+    mask = rows < end
+    scales = _row_sums(starts, columns, values, sizes, rows, mask)
+    offsets = tl.load(program + 4) + tl.arange(0, BLOCK)
+    tl.store(factors + offsets, tl.exp(-scales - largest_all).to(TYPE), mask=mask)
 
 
 @triton.jit
 def _some_units(
-    mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
+    program, first_norm, logs, sources, largest, starts, columns, values, sizes, mean, targets, out,
     ZERO: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """Logarithms of root mean squares, as sums of exponentials: products along paths do not fit otherwise."""
-    unit = tl.load(mine) + tl.arange(0, HEIGHT)
-    here = unit < tl.load(mine + 1)
-    begin = tl.load(members + unit, mask=here, other=0)
-    end = tl.load(members + unit + 1, mask=here, other=0)
+    unit = tl.load(program) + tl.arange(0, HEIGHT)
+    unit_mask = unit < tl.load(program + 1)
+    begin = tl.load(first_norm + unit, mask=unit_mask, other=0)
+    end = tl.load(first_norm + unit + 1, mask=unit_mask, other=0)
     top = tl.full((HEIGHT,), -float("inf"), tl.float64)
     total = tl.zeros((HEIGHT,), tl.float64)
     for block in range(0, tl.max((end - begin).to(tl.int32)), WIDTH):
-        member = begin[:, None] + block + tl.arange(0, WIDTH)[None, :]
-        mask = member < end[:, None]
-        root = tl.load(reads + 2 * member, mask=mask, other=0)
-        read = tl.load(reads + 2 * member + 1, mask=mask, other=-1)
-        logs = tl.load(roots + root, mask=mask, other=-float("inf"))
-        logs += tl.load(largest + read, mask=read >= 0, other=0.0)
-        logs -= _combined(starts, columns, values, sizes, member, mask)
-        most = tl.maximum(top, tl.max(logs, 1))
-        # Nothing has no logarithm to be measured from.
-        safe = tl.where(most == -float("inf"), 0.0, most)
-        total = total * tl.exp(2 * (top - safe)) + tl.sum(tl.exp(2 * (logs - safe[:, None])), 1)
-        top = most
-    mean = total * tl.load(about + 2 * unit, mask=here, other=1.0)
-    if ZERO == AS_ONE:
-        mean = tl.where(mean == 0, 1.0, mean)
-    size = tl.where(top == -float("inf"), 0.0, top) + tl.log(mean) / 2
-    size = size / tl.load(about + 2 * unit + 1, mask=here, other=1.0)
-    target = tl.load(targets + unit, mask=here, other=0)
-    if ZERO == KEPT:
-        here = here & (total > 0)
-    tl.store(out + target, size, mask=here)
+        norm = begin[:, None] + block + tl.arange(0, WIDTH)[None, :]
+        mask = norm < end[:, None]
+        source = tl.load(sources + 2 * norm, mask=mask, other=0)
+        matrix = tl.load(sources + 2 * norm + 1, mask=mask, other=-1)
+        log = tl.load(logs + source, mask=mask, other=-float("inf"))
+        log += tl.load(largest + matrix, mask=matrix >= 0, other=0.0)
+        log -= _row_sums(starts, columns, values, sizes, norm, mask)
+        new_top = tl.maximum(top, tl.max(log, 1))
+        # The logarithm of zero is nothing to measure others from.
+        origin = tl.where(new_top == -float("inf"), 0.0, new_top)
+        total = total * tl.exp(2 * (top - origin)) + tl.sum(tl.exp(2 * (log - origin[:, None])), 1)
+        top = new_top
+    square = total * tl.load(mean + 2 * unit, mask=unit_mask, other=1.0)
+    if ZERO == _LOG_ONE:
+        square = tl.where(square == 0, 1.0, square)
+    size = tl.where(top == -float("inf"), 0.0, top) + tl.log(square) / 2
+    size = size / tl.load(mean + 2 * unit + 1, mask=unit_mask, other=1.0)
+    target = tl.load(targets + unit, mask=unit_mask, other=0)
+    if ZERO == _NOTHING:
+        unit_mask = unit_mask & (total > 0)
+    tl.store(out + target, size, mask=unit_mask)
 
 
 @triton.jit
-def units(
-    programs, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
+def unit_sizes(
+    programs, first_norm, logs, sources, largest, starts, columns, values, sizes, mean, targets, out,
     ZERO: tl.constexpr,
 ):  # fmt: skip
-    """Write the sizes of units: ``about`` has their weights and exponents, ``members`` where theirs begin.
+    """Log-sizes of units.
 
-    Of a member, ``reads`` has the place of its root and the matrix it is of, if something was divided out of
-    that; the sparse matrix, what is known of its own scale. ZERO says what becomes of a unit with no size. A
-    program has ``(first unit, last unit, width)``.
+    ``first_norm`` has where the norms of each begin; of a norm, ``sources`` has its index in ``logs`` and the
+    matrix it is of, if something was divided out of that; the sparse matrix, what is known of its own scale.
+    A program has ``(first unit, last unit, width)``.
     """
-    mine = programs + 3 * tl.program_id(0)
-    width = tl.load(mine + 2)
+    program = programs + 3 * tl.program_id(0)
+    width = tl.load(program + 2)
     if width == 4:
         _some_units(
-            mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
+            program, first_norm, logs, sources, largest, starts, columns, values, sizes, mean, targets, out,
             ZERO, 256, 4,
         )  # fmt: skip
     elif width == 32:
         _some_units(
-            mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
+            program, first_norm, logs, sources, largest, starts, columns, values, sizes, mean, targets, out,
             ZERO, 32, 32,
         )  # fmt: skip
     elif width == 256:
         _some_units(
-            mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
+            program, first_norm, logs, sources, largest, starts, columns, values, sizes, mean, targets, out,
             ZERO, 4, 256,
         )  # fmt: skip
     else:
         _some_units(
-            mine, members, roots, reads, largest, starts, columns, values, sizes, about, targets, out,
+            program, first_norm, logs, sources, largest, starts, columns, values, sizes, mean, targets, out,
             ZERO, 1, 4096,
         )  # fmt: skip
 
 
 @triton.jit
-def spread(starts, columns, values, growing, shrinking, out, count, BLOCK: tl.constexpr):
-    """Write sums of sizes times exponents: some sizes where these are positive, others where not."""
+def matrix_factors(logs, positions, weights, out, count, power, TYPE: tl.constexpr, BLOCK: tl.constexpr):
+    """Factors of rows and columns; ``positions`` has the own one of each, and two whose scales move it."""
     entries = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = entries < count
-    begin = tl.load(starts + entries, mask=mask, other=0)
-    end = tl.load(starts + entries + 1, mask=mask, other=0)
-    total = tl.zeros((BLOCK,), tl.float64)
-    for step in range(0, tl.max((end - begin).to(tl.int32))):
-        there = begin + step < end
-        column = tl.load(columns + begin + step, mask=there, other=0)
-        value = tl.load(values + begin + step, mask=there, other=0.0)
-        up = tl.load(growing + column, mask=there & (value > 0), other=0.0)
-        down = tl.load(shrinking + column, mask=there & (value <= 0), other=0.0)
-        total += value * (up + down)
-    tl.store(out + entries, total, mask=mask)
-
-
-@triton.jit
-def sides(logs, places, weights, out, count, power, TYPE: tl.constexpr, BLOCK: tl.constexpr):
-    """Write factors of rows and columns; of each, ``places`` has its own position and two to be moved by."""
-    entries = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    mask = entries < count
-    own = tl.load(logs + tl.load(places + 3 * entries, mask=mask, other=0), mask=mask, other=0.0)
-    added = tl.load(logs + tl.load(places + 3 * entries + 1, mask=mask, other=0), mask=mask, other=0.0)
-    taken = tl.load(logs + tl.load(places + 3 * entries + 2, mask=mask, other=0), mask=mask, other=0.0)
+    own = tl.load(logs + tl.load(positions + 3 * entries, mask=mask, other=0), mask=mask, other=0.0)
+    plus = tl.load(logs + tl.load(positions + 3 * entries + 1, mask=mask, other=0), mask=mask, other=0.0)
+    minus = tl.load(logs + tl.load(positions + 3 * entries + 2, mask=mask, other=0), mask=mask, other=0.0)
     weight = tl.load(weights + entries, mask=mask, other=0.0)
-    found = tl.exp(power * (own * weight + (added - taken) / 2))
-    tl.store(out + entries, found.to(TYPE), mask=mask)
+    factors = tl.exp(power * (own * weight + (plus - minus) / 2))
+    tl.store(out + entries, factors.to(TYPE), mask=mask)
+
+
+class SparseRows(NamedTuple):
+    """A sparse matrix by rows: where each begins, columns, values."""
+
+    starts: DeviceConstant
+    columns: DeviceConstant
+    values: DeviceConstant
+
+    def get(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Its parts on the device."""
+        return self.starts.get(), self.columns.get(), self.values.get()
+
+    def times(self, vector: Tensor, out: Tensor, negative: Tensor | None = None) -> None:
+        """Write the product with a vector, or, of negative values, with another one."""
+        count = len(self.starts) - 1
+        other = vector if negative is None else negative
+        sparse_product[(-(-count // BLOCK),)](*self.get(), vector, other, out, count, BLOCK=BLOCK)
+
+
+class InverseScales:
+    """Writes one over the scales that are divided out of matrices, each set divided by its largest."""
+
+    def __init__(
+        self, lists: list[tuple[int, int, int, int]], scales: SparseRows, device: torch.device
+    ) -> None:
+        """Divide them among programs.
+
+        Args:
+            lists: matrix, first and last row of ``scales``, and index of the first factor.
+            scales: their logarithms, as combinations of sizes.
+            device: a CUDA device.
+        """
+        rows = [
+            (matrix, first, last, own, start + own - first)
+            for matrix, first, last, start in lists
+            for own in range(first, last, BLOCK)
+        ]
+        programs = torch.tensor(rows, dtype=torch.int64, device="cpu").reshape(-1, 5)
+        self.programs, self.scales = DeviceConstant(programs, device), scales
+
+    def launch(self, sizes: Tensor, largest: Tensor, factors: Tensor) -> None:
+        """Write the factors, and logarithms of the largest ones by matrix."""
+        if len(self.programs):
+            inverse_scales[(len(self.programs),)](
+                self.programs.get(), *self.scales.get(), sizes, largest, factors,
+                TYPE=TYPES[factors.dtype], BLOCK=BLOCK, TILE=WIDE, num_warps=MORE_WARPS,
+            )  # fmt: skip
+
+
+class UnitSizes:
+    """Writes root mean squares of the norms of units, which are sorted by how many there are."""
+
+    def __init__(
+        self, first_norm: Tensor, sources: Tensor, own: SparseRows, mean: Tensor, targets: Tensor
+    ) -> None:
+        """Divide the units among programs; see :func:`unit_sizes` and :class:`.tiling.UnitNorms`."""
+        device = own.starts.device
+        self.own = own
+        self.programs = DeviceConstant(unit_programs(first_norm), device)
+        self.first_norm, self.sources = DeviceConstant(first_norm, device), DeviceConstant(sources, device)
+        self.mean, self.targets = DeviceConstant(mean, device), DeviceConstant(targets, device)
+
+    def launch(self, logs: Tensor, largest: Tensor, sizes: Tensor, out: Tensor, *, zero: int) -> None:
+        """Write all of them, from logarithms of norms; ``zero`` says what where all norms are zero."""
+        if len(self.programs):
+            unit_sizes[(len(self.programs),)](
+                self.programs.get(), self.first_norm.get(), logs, self.sources.get(), largest,
+                *self.own.get(), sizes, self.mean.get(), self.targets.get(), out,
+                ZERO=zero, num_warps=MORE_WARPS,
+            )  # fmt: skip
+
+
+def write_factors(logs: Tensor, positions: Tensor, weights: Tensor, out: Tensor, power: float) -> None:
+    """Write factors of rows and columns, to a power; see :func:`matrix_factors`."""
+    if len(out):
+        matrix_factors[(-(-len(out) // BLOCK),)](
+            logs, positions, weights, out, len(out), power, TYPE=TYPES[out.dtype], BLOCK=BLOCK
+        )
