@@ -1,4 +1,4 @@
-"""Kernels for CUDA, interpreted on the CPU with the tables that the launcher builds, step as pure functions."""
+"""Kernels for CUDA, interpreted on the CPU with the tables of the launcher, step as pure functions do."""
 
 import copy
 import os
@@ -123,8 +123,11 @@ class Stepped:
                 numbers = StepOptions(**options)
                 expected[n], buffers[n] = step(update, expected[n], g, numbers, buffer=buffers[n], over=over)
             self.step(options)
+        allowed = tolerance(self.dtype)
+        for found, buffer in zip(self.buffers, buffers, strict=True):
+            right = torch.zeros_like(found) if buffer is None else buffer
+            torch.testing.assert_close(found.double(), right.double(), rtol=allowed, atol=allowed)
         for weights, parameter, right in zip(self.weights, self.parameters, expected, strict=True):
-            allowed = tolerance(self.dtype)
             torch.testing.assert_close(weights.double(), right, rtol=allowed, atol=allowed)
             # The interpreter does not round to bfloat16, it truncates.
             torch.testing.assert_close(parameter, weights.to(self.dtype), rtol=2**-7, atol=0)
