@@ -6,6 +6,7 @@ depend on the order in which a device runs programs.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from symoptim.kernels.triton.scales import (
 from symoptim.kernels.triton.tiling import UnitNorms, norm_chunks, split_large_units
 from symoptim.metric.full import FullMetric
 from symoptim.metric.gauge import INCOMING
+from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Level, Reading
 from symoptim.metric.measure import log_norms
 from symoptim.metric.plan import Plan
@@ -59,7 +61,7 @@ class CudaMetric:
         self.positions = DeviceConstant(self.buffers.places, device)
         self.weights = DeviceConstant(self.buffers.weights, device)
         self.plans = {
-            direction: _CudaPlan(plan, tensors, layout.generators, layout.positions, device, dtype)
+            direction: _CudaPlan(plan, layout, tensors, device, dtype)
             for direction, plan in metric.plans.items()
         }
         everywhere = torch.arange(layout.positions + 1)  # the last has no exponents, and is zero
@@ -129,26 +131,20 @@ class _CudaPlan:
     """Levels one after another."""
 
     def __init__(
-        self,
-        plan: Plan,
-        tensors: Weights,
-        generators: int,
-        positions: int,
-        device: torch.device,
-        dtype: torch.dtype,
+        self, plan: Plan, layout: Layout, tensors: Weights, device: torch.device, dtype: torch.dtype
     ) -> None:
-        self.sizes, self.in_group = torch.zeros(2, generators, dtype=torch.float64, device=device)
+        self.sizes, self.in_group = torch.zeros(2, layout.generators, dtype=torch.float64, device=device)
         self.levels: list[_CudaReduction] = []
         nothing = torch.zeros(0, dtype=torch.long)
         known = Sparse(nothing, nothing, torch.zeros(0, dtype=torch.float64))
         for level in plan.levels:
-            spec = _reduction_of_units(level, positions)
+            spec = _reduction_of_units(level, layout.positions)
             self.levels.append(_CudaReduction(spec, known, tensors, device, dtype))
             pairs = zip(known, level.resolved, strict=True)
             known = Sparse(*(torch.cat(pair) for pair in pairs))
         self.basis: SparseRows | None = None
         if plan.basis is not None:
-            self.basis = _sparse_rows(plan.basis, torch.arange(generators), device)
+            self.basis = _sparse_rows(plan.basis, torch.arange(layout.generators), device)
 
     def sizes_of(self, weights: Callable[[], Weights]) -> Tensor:
         """Log-sizes of all generators."""
@@ -181,9 +177,11 @@ class _CudaReduction:
         """Readings that are left to the reference."""
         self.largest = torch.zeros(len(reads), dtype=torch.float64, device=device)
         others = [read.other for read in reads]
-        starts = _aligned_starts([len(other) for other in others])
-        self.factors = torch.zeros(starts[-1], dtype=dtype, device=device)
-        self.inverses = _inverse_scales(others, starts, known, device)
+        lengths = [len(other) for other in others]
+        *starts, end = accumulate((-(-length // EVEN) * EVEN for length in lengths), initial=0)
+        self.factors = torch.zeros(end, dtype=dtype, device=device)
+        scales = _sparse_rows(known, torch.cat([torch.zeros(0, dtype=torch.long), *others]), device)
+        self.inverses = InverseScales(lengths, starts, scales)
         table = table_of(reads, tensors, [0] * len(reads), self.factors, starts)
         # Of every norm: the position it is of, and the matrix, if factors were divided out of that.
         positions, matrices = [torch.zeros(0, dtype=torch.long)], [torch.zeros(0, dtype=torch.long)]
@@ -234,28 +232,6 @@ class _CudaReduction:
         if self.parts is not None:
             self.parts.launch(self.logs, self.largest, sizes, self.logs, zero=LOG_ZERO)
         self.units.launch(self.logs, self.largest, sizes, out, zero=zero)
-
-
-def _aligned_starts(lengths: list[int]) -> list[int]:
-    """Where lists of these lengths begin, each at a multiple of a few entries; and the end."""
-    starts = [0]
-    for length in lengths:
-        starts.append(starts[-1] + -(-length // EVEN) * EVEN)
-    return starts
-
-
-def _inverse_scales(
-    others: list[Tensor], starts: list[int], known: Sparse, device: torch.device
-) -> InverseScales:
-    """Of all positions that are divided out of matrices."""
-    lists: list[tuple[int, int, int, int]] = []
-    first = 0
-    for number, other in enumerate(others):
-        if len(other):
-            lists.append((number, first, first + len(other), starts[number]))
-            first += len(other)
-    positions = torch.cat([torch.zeros(0, dtype=torch.long), *others])
-    return InverseScales(lists, _sparse_rows(known, positions, device), device)
 
 
 def _unit_norms(spec: ReductionSpec, positions: Tensor, matrices: Tensor) -> UnitNorms:

@@ -7,6 +7,8 @@ program has ``(first entry, its factor, entries of a row, rows, columns, index o
 class)``, addresses included: it is short, and would wait for a table longer than for the entries.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -36,12 +38,6 @@ def _even(count, ALIGNED: tl.constexpr):
 
 
 @triton.jit
-def _log_root(total):
-    """Logarithm of the root; minus infinity of zero."""
-    return tl.log(total) / 2
-
-
-@triton.jit
 def _some_rows(
     weights, factors, inner, count, width, logs,
     TYPE: tl.constexpr, ALIGNED: tl.constexpr, HEIGHT: tl.constexpr, LENGTH: tl.constexpr,
@@ -54,7 +50,7 @@ def _some_rows(
     if factors != 0:
         by_column = tl.load(_pointer(factors, TYPE, ALIGNED) + columns, mask=column_mask, other=0.0)
         w = w * by_column.to(tl.float64)[None, :]
-    tl.store(logs + rows, _log_root(tl.sum(w * w, 1)), mask=row_mask)
+    tl.store(logs + rows, tl.log(tl.sum(w * w, 1)) / 2, mask=row_mask)
 
 
 @triton.jit
@@ -98,7 +94,7 @@ def column_norms(
             by_row = tl.load(_pointer(factors, TYPE, False) + rows, mask=row_mask, other=0.0)
             w = w * by_row.to(tl.float64)[:, None]
         total += w * w
-    tl.store(logs + tl.load(program + 5) + columns, _log_root(tl.sum(total, 0)), mask=column_mask)
+    tl.store(logs + tl.load(program + 5) + columns, tl.log(tl.sum(total, 0)) / 2, mask=column_mask)
 
 
 class LogNorms:
@@ -106,21 +102,18 @@ class LogNorms:
 
     def __init__(self, table: Tensor, device: torch.device, dtype: torch.dtype) -> None:
         """Divide the matrices among programs; their addresses must not change."""
-        self.type = TYPES[dtype]
         is_aligned = bool((table[:, [WEIGHTS, COLUMNS]] % 16 == 0).all())
-        self.programs: list[tuple[int, bool, DeviceConstant]] = []
-        for kind in (OF_ROWS, OF_COLUMNS):
+        options = {"TYPE": TYPES[dtype], "TILE": tiling.TILE, "num_warps": WARPS}
+        across = {"ACROSS": tiling.ACROSS}
+        self.launches: list[tuple[Any, DeviceConstant, dict[str, Any]]] = []
+        for kind, kernel, more in ((OF_ROWS, row_norms, {}), (OF_COLUMNS, column_norms, across)):
             for even in (False, True):
                 programs = tiling.norm_programs(table, dtype.itemsize, kind=kind, even=even)
                 if len(programs):
-                    self.programs.append((kind, even and is_aligned, DeviceConstant(programs, device)))
+                    constants = {**options, **more, "ALIGNED": even and is_aligned}
+                    self.launches.append((kernel, DeviceConstant(programs, device), constants))
 
     def launch(self, logs: Tensor) -> None:
-        """Write all of them."""
-        for kind, aligned, programs in self.programs:
-            grid, arguments = (len(programs),), (programs.get(), logs)
-            options = {"TYPE": self.type, "ALIGNED": aligned, "TILE": tiling.TILE, "num_warps": WARPS}
-            if kind == OF_ROWS:
-                row_norms[grid](*arguments, **options)
-            else:
-                column_norms[grid](*arguments, ACROSS=tiling.ACROSS, **options)
+        """Write all of them; the logarithm of zero is minus infinity."""
+        for kernel, programs, constants in self.launches:
+            kernel[(len(programs),)](programs.get(), logs, **constants)

@@ -190,23 +190,22 @@ class SparseRows(NamedTuple):
 class InverseScales:
     """Writes one over the scales that are divided out of matrices, each set divided by its largest."""
 
-    def __init__(
-        self, lists: list[tuple[int, int, int, int]], scales: SparseRows, device: torch.device
-    ) -> None:
+    def __init__(self, lengths: list[int], starts: list[int], scales: SparseRows) -> None:
         """Divide them among programs.
 
         Args:
-            lists: matrix, first and last row of ``scales``, and index of the first factor.
-            scales: their logarithms, as combinations of sizes.
-            device: a CUDA device.
+            lengths: how many there are of each matrix.
+            starts: indices of the first factors.
+            scales: logarithms of all scales one matrix after another, as combinations of sizes.
         """
-        rows = [
-            (matrix, first, last, own, start + own - first)
-            for matrix, first, last, start in lists
-            for own in range(first, last, BLOCK)
-        ]
+        rows: list[tuple[int, int, int, int, int]] = []
+        first = 0
+        for matrix, (length, start) in enumerate(zip(lengths, starts, strict=True)):
+            last = first + length
+            rows += [(matrix, first, last, own, start + own - first) for own in range(first, last, BLOCK)]
+            first = last
         programs = torch.tensor(rows, dtype=torch.int64, device="cpu").reshape(-1, 5)
-        self.programs, self.scales = DeviceConstant(programs, device), scales
+        self.programs, self.scales = DeviceConstant(programs, scales.starts.device), scales
 
     def launch(self, sizes: Tensor, largest: Tensor, factors: Tensor) -> None:
         """Write the factors, and logarithms of the largest ones by matrix."""

@@ -134,41 +134,27 @@ def split_programs(table: Tensor) -> tuple[Tensor, int]:
         if not is_split(row):
             continue
         lay = Lay(*row[OUTER : INNER + 1])
-        if lay.outer > 1:
-            scratch = _split_columns(programs, number, lay, scratch)
-        else:
-            for filter_ in range(lay.filters):
-                scratch = _split_row(programs, number, filter_, lay, scratch)
+        least, most = (LINES, SEGMENTS[0]) if lay.outer > 1 else (4 * LINES, SEGMENTS[1])
+        for base, stride, columns, end, inner in _blocks(lay):
+            total = -(-(end - base) // stride)
+            lines = max(least, -(-total // most))
+            segments = -(-total // lines)
+            for segment in range(segments):
+                first, last = segment * lines, min((segment + 1) * lines, total)
+                fields = number, base, stride, first, last, columns, end, scratch, segment, segments, inner
+                programs.append([*fields])
+            scratch += segments * PRODUCTS * ACROSS
     return torch.tensor(programs, dtype=torch.int64).reshape(-1, SPLIT_FIELDS), scratch
 
 
-def _split_columns(programs: list[list[int]], number: int, lay: Lay, scratch: int) -> int:
-    """Programs of a tensor with columns; whole filters to each."""
-    width, end = lay.filters * lay.inner, lay.outer * lay.filters * lay.inner
-    across = ACROSS // lay.inner * lay.inner
-    lines = max(LINES, -(-lay.outer // SEGMENTS[0]))
-    segments = -(-lay.outer // lines)
-    for base in range(0, width, across):
-        columns = min(across, width - base)
-        for segment in range(segments):
-            first, last = segment * lines, min((segment + 1) * lines, lay.outer)
-            programs.append(
-                [number, base, width, first, last, columns, end, scratch, segment, segments, lay.inner]
-            )
-        scratch += segments * PRODUCTS * ACROSS
-    return scratch
-
-
-def _split_row(programs: list[list[int]], number: int, filter_: int, lay: Lay, scratch: int) -> int:
-    """Programs of a row that is cut into lines of one filter."""
-    base, total = filter_ * lay.inner, -(-lay.inner // ACROSS)
-    lines = max(4 * LINES, -(-total // SEGMENTS[1]))
-    segments = -(-total // lines)
-    for segment in range(segments):
-        first, last = segment * lines, min((segment + 1) * lines, total)
-        end = base + lay.inner
-        programs.append([number, base, ACROSS, first, last, ACROSS, end, scratch, segment, segments, ACROSS])
-    return scratch + segments * PRODUCTS * ACROSS
+def _blocks(lay: Lay) -> list[tuple[int, int, int, int, int]]:
+    """Filters that programs share: first entry, distance of lines, columns, end, neighbors of one filter."""
+    if lay.outer == 1:  # a very long row is cut into lines
+        ends = range(lay.inner, lay.filters * lay.inner + 1, lay.inner)
+        return [(end - lay.inner, ACROSS, ACROSS, end, ACROSS) for end in ends]
+    width, across = lay.filters * lay.inner, ACROSS // lay.inner * lay.inner  # whole filters
+    end = lay.outer * width
+    return [(base, width, min(across, width - base), end, lay.inner) for base in range(0, width, across)]
 
 
 def norm_chunks(row: list[int]) -> int:
