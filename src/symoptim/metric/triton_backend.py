@@ -5,7 +5,7 @@ program reads all norms of a unit, and a norm that is taken in chunks is several
 depend on the order in which a device runs programs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Level, Reading
 from symoptim.metric.measure import log_norms
 from symoptim.metric.plan import Plan
-from symoptim.metric.reader import as_reads, table_of
+from symoptim.metric.reader import Read, as_reads, table_of
 from symoptim.metric.sides import EVEN, AllSides
 from symoptim.symmetry.sparse import Sparse, entries_of
 
@@ -183,28 +183,17 @@ class _CudaReduction:
         scales = _sparse_rows(known, torch.cat([torch.zeros(0, dtype=torch.long), *others]), device)
         self.inverses = InverseScales(lengths, starts, scales)
         table = table_of(reads, tensors, [0] * len(reads), self.factors, starts)
-        # Of every norm: the position it is of, and the matrix, if factors were divided out of that.
-        positions, matrices = [torch.zeros(0, dtype=torch.long)], [torch.zeros(0, dtype=torch.long)]
-        count = 0
-        for number, (read, row) in enumerate(zip(reads, rows_of(table), strict=True)):
-            table[number, OUT] = count
-            chunks = norm_chunks(row)
-            positions.append(read.own.repeat_interleave(chunks) if read.by_rows else read.own.repeat(chunks))
-            matrices.append(torch.full_like(positions[-1], number if len(read.other) else -1))
-            count += len(positions[-1])
-        self.fallback_start = count
-        """Index of the first norm by the reference."""
-        for reading in self.fallback:
-            positions.append(torch.arange(reading.own.start, reading.own.stop))
-            matrices.append(torch.full_like(positions[-1], -1))
-            count += len(positions[-1])
+        sources = _sources(reads, table)
         self.norms = LogNorms(table, device, dtype)
-        units, parts = split_large_units(
-            _unit_norms(spec, torch.cat(positions), torch.cat(matrices)), count, len(spec.unit)
-        )
+        self.fallback_start = len(sources)
+        """Index of the first norm by the reference."""
+        by_reference = [torch.arange(one.own.start, one.own.stop) for one in self.fallback]
+        positions = torch.cat([torch.zeros(0, dtype=torch.long), *by_reference])
+        sources = torch.cat([sources, torch.stack([positions, torch.full_like(positions, -1)], dim=1)])
+        units, parts = split_large_units(_unit_norms(spec, *sources.T), len(sources), len(spec.unit))
         self.parts = None if parts is None else _unit_sizes(parts, known, device)
         self.units = _unit_sizes(units, known, device)
-        count += 0 if parts is None else len(parts.targets)
+        count = len(sources) + (0 if parts is None else len(parts.targets))
         self.logs = torch.zeros(count, dtype=torch.float64, device=device)
         self.scales: SparseRows | None = None
         if self.fallback:
@@ -232,6 +221,20 @@ class _CudaReduction:
         if self.parts is not None:
             self.parts.launch(self.logs, self.largest, sizes, self.logs, zero=LOG_ZERO)
         self.units.launch(self.logs, self.largest, sizes, out, zero=zero)
+
+
+def _sources(reads: Sequence[Read], table: Tensor) -> Tensor:
+    """Position and matrix (or -1) of every norm by kernels, ``(n, 2)``; their indices go into the table."""
+    found = [torch.zeros(0, 2, dtype=torch.long)]
+    start = 0
+    for number, (read, row) in enumerate(zip(reads, rows_of(table), strict=True)):
+        table[number, OUT] = start
+        chunks = norm_chunks(row)
+        positions = read.own.repeat_interleave(chunks) if read.by_rows else read.own.repeat(chunks)
+        matrices = torch.full_like(positions, number if len(read.other) else -1)  # if factors are divided out
+        found.append(torch.stack([positions, matrices], dim=1))
+        start += len(positions)
+    return torch.cat(found)
 
 
 def _unit_norms(spec: ReductionSpec, positions: Tensor, matrices: Tensor) -> UnitNorms:

@@ -29,10 +29,9 @@ WIDE = (4096, 8192)  # up to which a row goes into one program, unless it leaves
 FULL = 0.7  # part of a program that a wide row has to fill
 BLOCKS = {8192: 1024, 24576: 2048, 1 << 62: 4096}  # entries that are read at once of rows up to a length
 WARPS, ENTRIES = 8, 256  # of a program at least, and entries of a warp at most
-REREAD = (
-    28_000  # numbers read twice from which a row has all threads there are: four such rows on each of 132
-)
-# processors fill a cache of 60 MB. A matrix of 16384 x 16384 takes a fifth less time on the sphere for it.
+# Numbers read twice from which a row has all threads there are: four such rows on each of 132 processors fill
+# a cache of 60 MB. A matrix of 16384 x 16384 takes a fifth less time on the sphere for it.
+REREAD = 28_000
 
 # Steps of columns and very long rows: :mod:`.columns`.
 SPLIT_LENGTH = 1 << 16  # entries from which a row is split among programs
