@@ -68,7 +68,7 @@ def test_a_step_after_one_that_failed_half_way_has_its_own_numbers(monkeypatch: 
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("symoptim.kernels.triton.launch.CudaLauncher._replay", fail)
+        patch.setattr("symoptim.kernels.triton.launcher.CudaLauncher._replay", fail)
         with pytest.raises(MemoryError):
             take("slow", fused, weight)
     take("plain", fused, weight)

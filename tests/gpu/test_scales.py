@@ -26,14 +26,14 @@ DEVICE = torch.device("cuda", 0)
 
 def found_by_kernels(metric: FullMetric, tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
     """Squared scales in float64, of the shapes of their tensors: by the first call, and by a replayed one."""
-    from symoptim.metric.triton.refresh import CudaMetric
+    from symoptim.metric.triton_backend import CudaMetric
 
     found = CudaMetric(metric, tensors, 2.0, DEVICE, dtype)
     found.refresh(lambda: tensors)
-    first = found.all.values.clone()
-    found.all.values.fill_(torch.nan)
+    first = found.buffers.values.clone()
+    found.buffers.values.fill_(torch.nan)
     found.refresh(lambda: tensors)
-    assert torch.equal(first, found.all.values)
+    assert torch.equal(first, found.buffers.values)
     scales: dict[str, Tensor] = {}
     for name, (rows, columns, twice) in found.sides.items():
         scale = rows.double()[:, None] * columns.double()
@@ -165,7 +165,7 @@ def test_sizes_whose_squares_do_not_fit_are_read(scale: float) -> None:
     exact = copy.deepcopy(model).double()
     metric = FullMetric.of(spec, model_tensors(model), Pooled())
     expected = metric.log_scales(model_tensors(exact)).detach()
-    from symoptim.metric.triton.refresh import CudaMetric
+    from symoptim.metric.triton_backend import CudaMetric
 
     weights = {name: tensor.detach().to(DEVICE) for name, tensor in model_tensors(model).items()}
     found = CudaMetric(metric, weights, 1.0, DEVICE, torch.float32)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from symoptim.kernels.triton.record import record
+from symoptim.kernels.triton.graph import record
 
 CALLS_BEFORE_RECORDING = 3  # as in torch's own notes on CUDA graphs: cuBLAS, autograd and allocator settle
 CALLS_AT_ONCE = 25  # recorded as one where that many are asked for: the host then has time for other things

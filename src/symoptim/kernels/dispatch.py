@@ -107,6 +107,6 @@ def launcher(device: torch.device, dtype: torch.dtype, table: Tensor) -> Launche
             from symoptim.kernels.numba.launch import CpuLauncher
 
             return CpuLauncher(table, dtype)
-        from symoptim.kernels.triton.launch import CudaLauncher
+        from symoptim.kernels.triton.launcher import CudaLauncher
 
         return CudaLauncher(table, device, dtype)

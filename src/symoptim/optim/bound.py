@@ -109,7 +109,7 @@ class BoundMetric:
                 from symoptim.metric.cpu import CpuMetric  # which needs numba
 
                 return CpuMetric(metric, tensors, power, are_copies=are_copies)
-            from symoptim.metric.triton.refresh import CudaMetric  # which needs Triton
+            from symoptim.metric.triton_backend import CudaMetric  # which needs Triton
 
             return CudaMetric(self.metric, there, power, device, dtype)
 

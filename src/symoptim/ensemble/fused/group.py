@@ -12,7 +12,7 @@ from symoptim.ensemble.group import Group
 from symoptim.ensemble.images import Batch
 from symoptim.ensemble.pairwise import Layer, Pairwise
 from symoptim.ensemble.steppers import PureStepper, Stepper
-from symoptim.kernels.triton.ahead import Launch, compile_all
+from symoptim.kernels.triton.warmup import Launch, compile_all
 from symoptim.optim.fusible import KINDS
 from symoptim.updates.catalog import PLAIN, SCALED
 

@@ -1,7 +1,7 @@
-# pyright: basic, reportMissingImports=false
-"""Launches, and how their kernels are compiled: side by side, as most of it is work of other programs.
+"""Kernel launches, and the concurrent compilation of their kernels.
 
-One after the other, the kernels of a training step take several seconds, and one processor.
+Compiled one after the other, the kernels of a training step take several seconds on one processor; most of
+it is spent in other programs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ import torch
 
 
 class Launch(NamedTuple):
-    """A kernel, the number of its programs, and what it is called with."""
+    """A kernel, its grid, and what it is called with."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -21,7 +21,7 @@ class Launch(NamedTuple):
     options: Mapping[str, Any]
 
     def __call__(self) -> None:
-        """Put it on its way; a kernel is compiled if it has not been."""
+        """Enqueue the kernel on the current stream; it is compiled if it has not been."""
         self.kernel[self.grid](*self.arguments, **self.options)
 
 
@@ -31,18 +31,18 @@ def compile_all(launches: Sequence[Launch], device: torch.device) -> None:
     Versions of Triton that cannot do that (before 3.4) compile when a kernel is launched.
 
     Args:
-        launches: any that there will be.
+        launches: with the kernels.
         device: what for.
     """
     if device.type != "cuda" or len(launches) < 2:
         return
-    import triton
+    import triton  # pyright: ignore[reportMissingImports]
 
-    side_by_side = getattr(triton, "AsyncCompileMode", None)
-    if side_by_side is None:
+    asynchronous: Any = getattr(triton, "AsyncCompileMode", None)
+    if asynchronous is None:
         return
     with torch.cuda.device(device), ThreadPoolExecutor(len(launches)) as pool:
-        with side_by_side(pool):
+        with asynchronous(pool):
             kernels = [one.kernel.warmup(*one.arguments, grid=one.grid, **one.options) for one in launches]
         list(pool.map(partial(_load, device), kernels))
 

@@ -1,1 +1,0 @@
-"""The full metric by kernels of CUDA devices."""
