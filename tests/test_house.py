@@ -32,7 +32,7 @@ LAYERS: dict[str, set[str]] = {
     "support": {"errors"},
     "routing": {"errors", "geometry", "modules"},
     "symmetry": {"errors", "geometry", "modules", "routing"},
-    "applications": {"errors", "modules", "symmetry"},
+    "applications": {"errors", "modules", "support", "symmetry"},
     "models": {"errors", "geometry", "modules", "routing", "symmetry"},
     "kernels": {"geometry"},
     "metric": {"geometry", "kernels", "symmetry"},

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from symoptim.paper.report.conserved import draw_drift
+from symoptim.applications.drift import draw_drift
 
 RUNS = {
     "rate 0.1": ([0, 10, 20], [0.0, 1e-4, 2e-4], [0.0, 1e-3, 3e-3]),
