@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import symoptim
-from symoptim.paper.report.scenes.summary import summarize_scenes
-from symoptim.paper.report.scenes.tables import score_lines
-from symoptim.paper.report.scenes.words import scene_remarks, scene_sentences
 from symoptim.paper.report.write import write_report
+from symoptim.paper.segnet.summary import summarize_scenes
+from symoptim.paper.segnet.tables import score_lines
+from symoptim.paper.segnet.words import scene_remarks, scene_sentences
 from symoptim.symmetry.rules import registry
 
 ROOT = Path(__file__).parent.parent
@@ -123,7 +123,7 @@ def test_reading_records_and_starting_the_command_line_need_no_torch() -> None:
     modules = [
         "symoptim.cli.app",
         "symoptim.paper.report.write",
-        "symoptim.paper.records.store",
+        "symoptim.paper.records.database",
         "symoptim.bench.written",
     ]
     code = f"import sys, {', '.join(modules)}; assert 'torch' not in sys.modules"

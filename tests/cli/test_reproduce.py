@@ -18,7 +18,7 @@ from symoptim.ensemble.run import Bold
 from symoptim.errors import DataError, OptionError
 from symoptim.paper.data.digits import load_digits
 from symoptim.paper.data.split import Split
-from symoptim.paper.experiments.protocol import Protocol
+from symoptim.paper.table2.protocol import Protocol
 
 
 def invoke(*arguments: str) -> str:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from symoptim.cli.app import app
 from symoptim.cli.options import Rates, SceneUpdates
 from symoptim.paper.data import roads
-from symoptim.paper.experiments.segnet_protocol import PROFILES, segnet_protocol
+from symoptim.paper.segnet.protocol import PROFILES, segnet_protocol
 from symoptim.paper.segnet.updates import SCENE_UPDATES
 from tests.cli.test_reproduce import refuse
 from tests.cli.test_survival import recorded_epochs, wait_for_epochs

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from symoptim.paper.records.reading import RecordedEpoch, RecordedExperiment, RecordedRun
+from symoptim.paper.records.runs import RecordedEpoch, RecordedExperiment, RecordedRun
 
 
 def an_experiment(

@@ -8,10 +8,10 @@ from symoptim.models import SegNetBasic
 from symoptim.paper.data.roads import draw_roads
 from symoptim.paper.data.scenes import SceneSplit
 from symoptim.paper.segnet.augment import Augmentation
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.labels import Weighting
+from symoptim.paper.segnet.runs import SceneRun
 from symoptim.paper.segnet.training import SceneTraining
 from symoptim.paper.segnet.updates import SCENE_UPDATES
-from symoptim.paper.segnet.weights import Weighting
 
 EVERYTHING = Augmentation(zoom=(0.6, 1.2), flip=True, crop=(14, 20))
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
-from symoptim.paper.experiments.segnet import SegNetExperiment
-from symoptim.paper.experiments.segnet_protocol import SegNetProtocol
-from symoptim.paper.records.store import Records
+from symoptim.paper.records.database import Records
 from symoptim.paper.segnet.augment import Augmentation
+from symoptim.paper.segnet.experiment import SegNetExperiment
+from symoptim.paper.segnet.protocol import SegNetProtocol
 from tests.support.small_scenes import small_scenes
 from tests.support.watchers import Counter
 

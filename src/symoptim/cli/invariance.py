@@ -10,12 +10,12 @@ from rich.table import Table
 
 from symoptim.cli.progress import DownloadBar
 from symoptim.ensemble.registry import UPDATES
-from symoptim.paper.experiments.datasets import load
-from symoptim.paper.experiments.invariance import PANELS, Rescaling, train_pairs
-from symoptim.paper.experiments.names import DataName
-from symoptim.paper.records.pairs import Pair, to_csv
-from symoptim.paper.report.invariance import draw_pairs
-from symoptim.paper.report.table2 import ARCHITECTURES
+from symoptim.paper.data.datasets import load
+from symoptim.paper.invariance.experiment import PANELS, Rescaling, train_pairs
+from symoptim.paper.invariance.pairs import Pair, to_csv
+from symoptim.paper.invariance.report import draw_pairs
+from symoptim.paper.names import DataName
+from symoptim.paper.table2.cells import ARCHITECTURES
 from symoptim.support.files import require_folder, write_files
 
 

@@ -9,11 +9,11 @@ from symoptim.cli.progress import DownloadBar
 from symoptim.cli.working import work_on
 from symoptim.ensemble.registry import UPDATES
 from symoptim.errors import DataError
+from symoptim.paper.data.datasets import digest_of, load
 from symoptim.paper.data.split import Split
-from symoptim.paper.experiments.datasets import digest_of, load
-from symoptim.paper.experiments.names import DataChoice, DataName, ProfileName
-from symoptim.paper.experiments.protocol import Protocol
-from symoptim.paper.experiments.reproduce import Experiment
+from symoptim.paper.names import DataChoice, DataName, ProfileName
+from symoptim.paper.table2.experiment import Experiment
+from symoptim.paper.table2.protocol import Protocol
 
 
 def find_images(data: DataChoice, directory: Path | None, profile: ProfileName) -> tuple[DataName, Split]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Option
 
-from symoptim.paper.experiments.names import (
+from symoptim.paper.names import (
     Classifier,
     DataChoice,
     DataName,

@@ -9,9 +9,9 @@ from rich.table import Table
 from typer import Argument
 
 from symoptim.cli.tables import rates_table, scores_table, table2_table, verdicts_table
-from symoptim.paper.report.scenes.words import scene_remarks, scene_sentences
-from symoptim.paper.report.summary import Summary
 from symoptim.paper.report.write import MnistReport, write_report
+from symoptim.paper.segnet.words import scene_remarks, scene_sentences
+from symoptim.paper.table2.summary import Summary
 
 
 def report(

@@ -16,9 +16,9 @@ from symoptim.cli import options
 from symoptim.cli.report import show_report, tell_written
 from symoptim.cli.tables import table2_table, trajectories_table
 from symoptim.errors import OptionError
-from symoptim.paper.report.architectures import draw_architectures
-from symoptim.paper.report.summary import Summary
 from symoptim.paper.report.write import RECORDS
+from symoptim.paper.table2.figures import draw_architectures
+from symoptim.paper.table2.summary import Summary
 
 reproduce = typer.Typer(no_args_is_help=True, help="Run the paper's experiments and print what came out.")
 
@@ -42,7 +42,7 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         from symoptim.cli.mnist import carry_out, find_images
         from symoptim.ensemble.numerics import device_named
         from symoptim.ensemble.run import Bold
-        from symoptim.paper.experiments.protocol import protocol_for
+        from symoptim.paper.table2.protocol import protocol_for
 
         changes = {"repeats": repeats, "seed": seed, "updates": _names(updates), "classifier": classifier}
         bold, where = Bold(grow=grow, shrink=shrink), device_named(device)
@@ -87,7 +87,7 @@ def segnet(
     """Train SegNet on road scenes, the paper's last experiment: scores, pictures, sensitivity to the rate."""
     from symoptim.cli.segnet import carry_out_segnet, choose_scenes
     from symoptim.ensemble.numerics import device_named
-    from symoptim.paper.experiments.segnet_protocol import segnet_protocol
+    from symoptim.paper.segnet.protocol import segnet_protocol
 
     where = device_named(device)
     if compiled and where.type != "cuda":
@@ -149,7 +149,7 @@ def invariance(
     """Train one network from two scalings of its weights; print and draw how far the loss curves part."""
     from symoptim.cli.invariance import show_invariance
     from symoptim.ensemble.numerics import device_named
-    from symoptim.paper.experiments.invariance import Rescaling
+    from symoptim.paper.invariance.experiment import Rescaling
 
     rescaling = Rescaling(depth=depth, epochs=epochs, spread=spread, seed=seed)
     console = Console()

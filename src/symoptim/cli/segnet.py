@@ -10,13 +10,13 @@ from symoptim.cli.working import work_on
 from symoptim.errors import DataError, OptionError
 from symoptim.paper.data.camvid import has_camvid
 from symoptim.paper.data.classes import CLASSES
+from symoptim.paper.data.datasets import digest_of, load_scenes
 from symoptim.paper.data.scenes import Scenes, SceneSplit
-from symoptim.paper.experiments.datasets import digest_of, load_scenes
-from symoptim.paper.experiments.names import ProfileName, SceneDataChoice, SceneDataName
-from symoptim.paper.experiments.segnet import SegNetExperiment
-from symoptim.paper.experiments.segnet_protocol import SegNetProtocol
+from symoptim.paper.names import ProfileName, SceneDataChoice, SceneDataName
+from symoptim.paper.segnet.experiment import SegNetExperiment
+from symoptim.paper.segnet.labels import class_weights
+from symoptim.paper.segnet.protocol import SegNetProtocol
 from symoptim.paper.segnet.updates import SCENE_UPDATES
-from symoptim.paper.segnet.weights import class_weights
 
 
 def choose_scenes(data: SceneDataChoice, directory: Path | None, profile: ProfileName) -> SceneDataName:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from symoptim.paper.report.judge import Judgment
-from symoptim.paper.report.scenes.summary import SceneSummary
-from symoptim.paper.report.scenes.tables import rate_rows, score_lines, searched_rates
-from symoptim.paper.report.summary import Summary
-from symoptim.paper.report.table2 import ARCHITECTURES, SCHEDULES, headings, lines
+from symoptim.paper.segnet.summary import SceneSummary
+from symoptim.paper.segnet.tables import rate_rows, score_lines, searched_rates
+from symoptim.paper.table2.cells import ARCHITECTURES, SCHEDULES, headings, lines
+from symoptim.paper.table2.judge import Judgment
+from symoptim.paper.table2.summary import Summary
 
 EPOCHS_SHOWN = 6
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from symoptim.cli.progress import ProgressWatcher, Results, median_error
 from symoptim.ensemble.numerics import describe_device
-from symoptim.paper.records.store import Plain, Records
+from symoptim.paper.records.database import Plain, Records
 from symoptim.support.provenance import command_line
 
 

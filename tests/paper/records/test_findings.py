@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from symoptim.paper.records.database import Records
 from symoptim.paper.records.findings import (
     Example,
     Finding,
@@ -13,9 +14,16 @@ from symoptim.paper.records.findings import (
     read_pictures,
     write_examples,
 )
-from symoptim.paper.records.ledger import Ending, EpochRow, RunRow, has_ended, take_up, write_epoch
-from symoptim.paper.records.reading import read_runs, reading
-from symoptim.paper.records.store import Records
+from symoptim.paper.records.runs import (
+    Ending,
+    EpochRow,
+    RunRow,
+    has_ended,
+    read_runs,
+    reading,
+    take_up,
+    write_epoch,
+)
 
 EXAMPLES = [Example("b", b"\xff\xd8 image of b", b"truth of b"), Example("a", b"image of a", b"truth of a")]
 FINDING = Finding(

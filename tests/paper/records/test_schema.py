@@ -8,10 +8,9 @@ import pytest
 
 from symoptim.errors import RecordsError
 from symoptim.paper.records import schema
+from symoptim.paper.records.database import Records
 from symoptim.paper.records.findings import read_confusions, read_examples
-from symoptim.paper.records.ledger import RunRow, take_up
-from symoptim.paper.records.reading import read_experiment, read_runs, reading
-from symoptim.paper.records.store import Records
+from symoptim.paper.records.runs import RunRow, read_experiment, read_runs, reading, take_up
 
 # As they were written then; they never change.
 VERSION_1 = """
@@ -122,7 +121,7 @@ def test_a_finished_older_file_is_left_as_it_was_too(old: Path) -> None:
 def test_an_older_file_that_is_written_to_is_brought_up_to_date_and_keeps_its_rows(
     old: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("symoptim.paper.records.store.code_digest", lambda: "other code")
+    monkeypatch.setattr("symoptim.paper.records.database.code_digest", lambda: "other code")
     unfinish(old)
     new = tmp_path / "new.sqlite"
     with Records(new, torch="2.0", device="cpu"), Records(old, torch="2.0", device="cpu") as records:
@@ -136,7 +135,7 @@ def test_an_older_file_that_is_written_to_is_brought_up_to_date_and_keeps_its_ro
 def test_an_update_of_the_tables_that_fails_changes_nothing(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("symoptim.paper.records.store.code_digest", lambda: "other code")
+    monkeypatch.setattr("symoptim.paper.records.database.code_digest", lambda: "other code")
     unfinish(old)
     before = (tables(old), rows(old))
     monkeypatch.setitem(schema.MIGRATIONS, 1, f"{schema.MIGRATIONS[1]} CREATE TABLE runs (twice);")

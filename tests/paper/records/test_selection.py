@@ -1,4 +1,4 @@
-from symoptim.paper.records.reading import RecordedEpoch, RecordedRun
+from symoptim.paper.records.runs import RecordedEpoch, RecordedRun
 from symoptim.paper.records.selection import Candidate, candidate, choose, rank
 
 

@@ -16,10 +16,10 @@ from symoptim.errors import OptionError
 from symoptim.paper.data.classes import CLASSES, VOID
 from symoptim.paper.data.scenes import Scenes, SceneSplit
 from symoptim.paper.segnet.augment import augment, chances
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.labels import class_weights
+from symoptim.paper.segnet.runs import SceneRun
 from symoptim.paper.segnet.trainer import SceneTrainer
 from symoptim.paper.segnet.updates import SCENE_UPDATES
-from symoptim.paper.segnet.weights import class_weights
 from tests.support.small_scenes import EVERYTHING, a_scene_run, small_scenes, small_segnet
 
 

@@ -11,9 +11,9 @@ from symoptim.ensemble.run import Bold, Constant, Cosine, Exponential, Schedule
 from symoptim.errors import OptionError
 from symoptim.models.segnet import ConvolutionBlock
 from symoptim.paper.data.classes import CLASSES
-from symoptim.paper.records.scores import scores_of
-from symoptim.paper.segnet.pictures import label_png
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.images import label_png
+from symoptim.paper.segnet.runs import SceneRun
+from symoptim.paper.segnet.scores import scores_of
 from symoptim.paper.segnet.training import SceneTraining
 from symoptim.paper.segnet.updates import SCENE_UPDATES
 from tests.support.small_scenes import EVERYTHING, a_scene_run, small_scenes, small_segnet, train

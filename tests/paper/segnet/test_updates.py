@@ -9,7 +9,7 @@ from torch.optim import NAdam, Optimizer
 
 from symoptim.errors import OptionError
 from symoptim.models.segnet import ConvolutionBlock, EncoderDecoder, SegNet
-from symoptim.paper.segnet.pixels import Standardize
+from symoptim.paper.segnet.images import Standardize
 from symoptim.paper.segnet.training import SceneTraining
 from symoptim.paper.segnet.updates import SCENE_UPDATES, SceneUpdate, require_updates
 from tests.support.small_scenes import a_scene_run, small_scenes, small_segnet

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from symoptim.paper.records.reading import RecordedRun
+from symoptim.paper.records.runs import RecordedRun
 
 NO_RATE = "every candidate rate diverged"
 """Why a run for which nothing can be chosen is not trained."""

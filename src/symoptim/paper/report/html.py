@@ -27,7 +27,7 @@ def render_page(template: str, **values: Any) -> str:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(Path(__file__).parents[1]),
         autoescape=True,
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,

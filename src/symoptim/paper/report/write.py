@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from symoptim.errors import RecordsError
-from symoptim.paper.records.reading import reading, require_experiment
-from symoptim.paper.report import claims_table, table2, trajectories
-from symoptim.paper.report.judge import Judgment
-from symoptim.paper.report.page import judge_summary, render
-from symoptim.paper.report.scenes import tables
-from symoptim.paper.report.scenes.page import render_scenes
-from symoptim.paper.report.scenes.summary import SceneSummary, summarize_scenes
-from symoptim.paper.report.summary import Summary, provenance, provenance_list, summarize
+from symoptim.paper.records.runs import reading, require_experiment
+from symoptim.paper.segnet import tables
+from symoptim.paper.segnet.report import render_scenes
+from symoptim.paper.segnet.summary import SceneSummary, summarize_scenes
+from symoptim.paper.table2 import cells as table2
+from symoptim.paper.table2 import judge as claims_table
+from symoptim.paper.table2 import trajectories
+from symoptim.paper.table2.judge import Judgment
+from symoptim.paper.table2.report import judge_summary, render
+from symoptim.paper.table2.summary import Summary, provenance, provenance_list, summarize
 from symoptim.support.files import write_files
 
 RECORDS = "records.sqlite"

@@ -20,10 +20,9 @@ from symoptim.paper.data.classes import CLASSES, VOID
 from symoptim.paper.data.scenes import Scenes, SceneSplit
 from symoptim.paper.segnet.augment import CHANCES, augment, chances
 from symoptim.paper.segnet.batch_norm import reestimate_
-from symoptim.paper.segnet.confusion import confusion
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.labels import class_weights, confusion
+from symoptim.paper.segnet.runs import SceneRun
 from symoptim.paper.segnet.updates import SCENE_UPDATES
-from symoptim.paper.segnet.weights import class_weights
 
 IMAGES_AT_ONCE = 16  # when nothing is learnt from them
 

@@ -26,9 +26,9 @@ from symoptim.ensemble.numerics import tuned_convolutions
 from symoptim.ensemble.training import Result
 from symoptim.errors import OptionError
 from symoptim.paper.data.scenes import SceneSplit
-from symoptim.paper.records.scores import scores_of
-from symoptim.paper.segnet.pictures import label_png
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.images import label_png
+from symoptim.paper.segnet.runs import SceneRun
+from symoptim.paper.segnet.scores import scores_of
 from symoptim.paper.segnet.trainer import SceneTrainer
 
 

@@ -1,0 +1,76 @@
+"""The picture of the README: loss curves from two scalings of one network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from symoptim.paper.invariance.pairs import Pair
+from symoptim.paper.table2.cells import ARCHITECTURES
+from symoptim.support.plotting import BLUE, ORANGE, pyplot, save
+
+WORDS = {
+    "b-sgd": "plain SGD",
+    "sm": "SM: symoptim.ScaledSGD",
+    "un": "UN: symoptim.UnitNormSGD",
+}
+
+
+def draw_pairs(pairs: Sequence[Pair], path: Path, *, caption: str) -> list[Path]:
+    """Draw all panels, an architecture to a row, and save the picture.
+
+    Args:
+        pairs: the curves.
+        path: of the files, without ending.
+        caption: goes into the free cell of the grid, below the legend.
+
+    Returns:
+        The files.
+    """
+    plt = pyplot()
+    rows = [[p for p in pairs if p.architecture == a] for a in dict.fromkeys(p.architecture for p in pairs)]
+    widest = max(map(len, rows))
+    figure, grid = plt.subplots(
+        len(rows), widest, figsize=(11, 5.4), sharex=True, sharey="row", layout="constrained", squeeze=False
+    )
+    for axes_row, row in zip(grid, rows, strict=True):
+        for axes, pair in zip(axes_row, row, strict=False):
+            _draw_panel(axes, pair)
+        for axes in axes_row[len(row) :]:
+            _explain(axes, caption)
+        axes_row[0].set_ylabel("training loss")
+    for axes in grid[-1]:
+        axes.set_xlabel("epoch")
+    return save(figure, path)
+
+
+def _draw_panel(axes: Any, pair: Pair) -> None:
+    epochs = range(1, len(pair.balanced) + 1)
+    axes.plot(epochs, pair.balanced, color=BLUE, linewidth=5, alpha=0.45, solid_capstyle="round")
+    axes.plot(epochs, pair.rescaled, color=ORANGE, linewidth=1.8, linestyle=(0, (4, 2)))
+    largest = max(pair.gaps)
+    axes.set_yscale("log")
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    title = f"{ARCHITECTURES[pair.architecture]}, {WORDS.get(pair.update, pair.update)}"
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.text(0.97, 0.93, _verdict(largest), transform=axes.transAxes, ha="right", va="top")
+    axes.grid(alpha=0.25)
+
+
+def _verdict(gap: float) -> str:
+    """How far two curves are apart, in words.
+
+    >>> _verdict(0.0), _verdict(3e-16), _verdict(0.35), _verdict(4e8)
+    ('coincide exactly', 'coincide to 3e-16', 'split by 35%', 'split by a factor of 4e+08')
+    """
+    if gap < 1e-6:
+        return f"coincide to {gap:.0e}" if gap else "coincide exactly"
+    return f"split by {gap:.0%}" if gap < 10 else f"split by a factor of {gap:.0e}"
+
+
+def _explain(axes: Any, caption: str) -> None:
+    """Use a free cell of the grid for the legend."""
+    axes.axis("off")
+    axes.plot([], [], color=BLUE, linewidth=5, alpha=0.45, label="balanced weights")
+    axes.plot([], [], color=ORANGE, linewidth=1.8, linestyle=(0, (4, 2)), label="the same weights, rescaled")
+    axes.legend(loc="upper left", frameon=False, fontsize=10)
+    axes.text(0.03, 0.66, caption, transform=axes.transAxes, va="top", fontsize=10, linespacing=1.4)

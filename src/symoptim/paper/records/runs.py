@@ -1,0 +1,252 @@
+"""Runs in a records file: their epochs, how they ended, where to go on, and all of it read back.
+
+Reading needs neither torch nor the lock.
+"""
+
+import json
+import math
+import sqlite3
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from symoptim.errors import RecordsError
+from symoptim.paper.records.database import Plain, Records
+from symoptim.paper.records.findings import Finding, forget_findings, write_findings
+from symoptim.paper.records.schema import VERSION, migrate, require_ours, version_of
+
+
+class RunRow(NamedTuple):
+    """A run: its name, what it stands for, all that its result depends on."""
+
+    run: str
+    labels: Plain
+    configuration: Plain
+
+
+class EpochRow(NamedTuple):
+    """An epoch of a run; SQLite turns NaN into NULL."""
+
+    run: str
+    epoch: int
+    rate: float
+    loss: float
+    train_error: float
+    validation_error: float
+    test_error: float
+
+
+class Ending(NamedTuple):
+    """How a run ended."""
+
+    run: str
+    epochs: int
+    reason: str
+    diverged: bool
+
+
+def take_up(records: Records, ensemble: str, runs: Iterable[RunRow]) -> bytes | None:
+    """Begin an ensemble, or go back to its last checkpoint: epochs recorded after that will come again.
+
+    Args:
+        records: where.
+        ensemble: name of the ensemble.
+        runs: its runs.
+
+    Returns:
+        The state saved at the checkpoint; None to start at the beginning.
+
+    Raises:
+        RecordsError: the experiment is finished.
+    """
+    if records.session is None:
+        raise RecordsError(f"{records.path} is finished: nothing can be added to it")
+    with records.writing() as connection:
+        rows = [
+            (row.run, ensemble, json.dumps(row.labels), json.dumps(row.configuration), records.session)
+            for row in runs
+        ]
+        columns = "(run, ensemble, labels, configuration, session)"
+        connection.executemany(f"INSERT OR IGNORE INTO runs {columns} VALUES (?, ?, ?, ?, ?)", rows)
+        saved = connection.execute(
+            "SELECT epoch, state FROM checkpoints WHERE ensemble = ?", (ensemble,)
+        ).fetchone()
+        epoch = saved[0] if saved else 0
+        mine = "run IN (SELECT run FROM runs WHERE ensemble = ?)"
+        connection.execute(f"DELETE FROM epochs WHERE epoch > ? AND {mine}", (epoch, ensemble))
+        ending = "epochs = NULL, reason = NULL, diverged = NULL, seconds = NULL"
+        connection.execute(f"UPDATE runs SET {ending} WHERE epochs > ? AND ensemble = ?", (epoch, ensemble))
+        forget_findings(connection, ensemble)
+    return saved[1] if saved else None
+
+
+def write_epoch(
+    records: Records,
+    ensemble: str,
+    epochs: Sequence[EpochRow],
+    endings: Sequence[Ending],
+    state: bytes | None,
+    findings: Sequence[Finding] = (),
+) -> None:
+    """Record an epoch of an ensemble, the runs that ended with it, and perhaps where to go on after it.
+
+    Args:
+        records: where.
+        ensemble: name of the ensemble.
+        epochs: one row for every run that took part.
+        endings: of the runs that ended.
+        state: a checkpoint after this epoch; the one kept before goes. With the last ending all go.
+        findings: of runs that ended, where there are any.
+    """
+    with records.writing() as connection:
+        connection.executemany("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?)", epochs)
+        connection.executemany(
+            "UPDATE runs SET epochs = ?, reason = ?, diverged = ?, session = ? WHERE run = ?",
+            [(e.epochs, e.reason, e.diverged, records.session, e.run) for e in endings],
+        )
+        write_findings(connection, findings)
+        if state is not None:
+            connection.execute(
+                "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", (ensemble, epochs[0].epoch, state)
+            )
+        unended = "SELECT ensemble FROM runs WHERE epochs IS NULL"
+        connection.execute(f"DELETE FROM checkpoints WHERE ensemble NOT IN ({unended})")
+
+
+def has_ended(records: Records, runs: Iterable[str]) -> bool:
+    """Whether all these runs are recorded, to their end."""
+    with records.explained():
+        rows = records.connection.execute("SELECT run FROM runs WHERE epochs IS NOT NULL").fetchall()
+    return {run for (run,) in rows}.issuperset(runs)
+
+
+class RecordedEpoch(NamedTuple):
+    """An epoch of a run; NaN where there is no number."""
+
+    epoch: int
+    rate: float
+    loss: float
+    train_error: float
+    validation_error: float
+    test_error: float
+
+
+class RecordedRun(NamedTuple):
+    """A run: what it stands for, how it ended, its epochs in order. A run under way has no reason yet."""
+
+    run: str
+    labels: dict[str, Any]
+    configuration: dict[str, Any]
+    reason: str | None
+    diverged: bool
+    curve: tuple[RecordedEpoch, ...]
+    seconds: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run trained to its end."""
+        return self.reason is not None
+
+
+class RecordedExperiment(NamedTuple):
+    """What was asked for, and who worked on it."""
+
+    name: str
+    configuration: dict[str, Any]
+    device: str
+    torch: str
+    finished: str | None
+    sessions: tuple[dict[str, Any], ...]
+
+    @property
+    def seconds(self) -> float:
+        """Time all sessions took together, to the last thing each wrote."""
+        return sum(session["seconds"] for session in self.sessions)
+
+
+@contextmanager
+def reading(path: Path) -> Generator[sqlite3.Connection]:
+    """Open a records file for reading; it is left as it is.
+
+    Args:
+        path: the file.
+
+    Yields:
+        A connection; to a copy in memory, where the file's tables are of an older version.
+
+    Raises:
+        RecordsError: there is no such file, or it is not one of ours.
+    """
+    if not path.is_file():
+        raise RecordsError(f"there are no records at {path}")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            require_ours(connection, path)
+            if version_of(connection) == VERSION:
+                yield connection
+            else:
+                with closing(sqlite3.connect(":memory:")) as copy:
+                    connection.backup(copy)
+                    migrate(copy)
+                    yield copy
+    except sqlite3.DatabaseError as error:
+        raise RecordsError(f"{path} is damaged, or no records file ({error})") from error
+
+
+def read_experiment(connection: sqlite3.Connection) -> RecordedExperiment | None:
+    """What the file is about; None if that has not been written yet."""
+    row = connection.execute("SELECT name, configuration, device, torch, finished FROM experiment").fetchone()
+    if row is None:
+        return None
+    name, configuration, device, torch, finished = row
+    sessions = tuple(
+        {"begun": begun, "seconds": seconds, "command": command, **json.loads(provenance)}
+        for begun, seconds, command, provenance in connection.execute(
+            "SELECT begun, seconds, command, provenance FROM sessions ORDER BY session"
+        )
+    )
+    return RecordedExperiment(name, json.loads(configuration), device, torch, finished, sessions)
+
+
+def require_experiment(connection: sqlite3.Connection, path: Path) -> RecordedExperiment:
+    """What the file is about; refuse one that is about nothing yet.
+
+    Args:
+        connection: of the open file.
+        path: its name, for the message.
+
+    Returns:
+        The experiment.
+
+    Raises:
+        RecordsError: nothing has been written yet.
+    """
+    experiment = read_experiment(connection)
+    if experiment is None:
+        raise RecordsError(f"{path} holds no experiment yet")
+    return experiment
+
+
+def read_runs(connection: sqlite3.Connection, phase: str) -> list[RecordedRun]:
+    """All runs of a phase, with their curves, in the order they were entered."""
+    curves: dict[str, list[RecordedEpoch]] = {}
+    columns = "run, epoch, rate, loss, train_error, validation_error, test_error"
+    for run, epoch, *numbers in connection.execute(f"SELECT {columns} FROM epochs ORDER BY run, epoch"):
+        there = (math.nan if number is None else float(number) for number in numbers)
+        curves.setdefault(run, []).append(RecordedEpoch(epoch, *there))
+    columns = "run, labels, configuration, reason, diverged, seconds"
+    rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid")
+    runs = [
+        RecordedRun(
+            run,
+            json.loads(labels),
+            json.loads(configuration),
+            reason,
+            bool(diverged),
+            tuple(curves.get(run, ())),
+            seconds,
+        )
+        for run, labels, configuration, reason, diverged, seconds in rows
+    ]
+    return [run for run in runs if run.labels["phase"] == phase]
