@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,16 +11,19 @@ import pytest
 
 from symoptim.ensemble.decisions import Epoch, Findings, Outcome
 from symoptim.ensemble.training import Result
-from symoptim.paper import runner as recording
+from symoptim.paper import runner
 from symoptim.paper.records.database import Records
 from symoptim.paper.records.findings import read_confusions
 from symoptim.paper.records.runs import RunRow, read_runs
 from symoptim.paper.runner import (
     CHECKPOINT_SECONDS,
     CHECKPOINT_SHARE,
+    GivenUp,
+    Phase,
     Ready,
     Recorder,
     Task,
+    Training,
     take_turns,
 )
 from tests.support.watchers import Counter
@@ -93,9 +96,13 @@ def records(tmp_path: Path) -> Iterator[Records]:
         yield records
 
 
+def train(recorder: Recorder, name: str, tasks: Mapping[str, Task], make: Callable[[], Training]) -> None:
+    take_turns([recorder.train(Phase(name, tasks, make))])
+
+
 def saved_epochs(records: Records, clock: Clock, *, epochs: int, saving: float) -> list[int]:
     training = Slow(clock, epochs=epochs, saving=saving)
-    Recorder(records, Counter()).train("one", tasks(epochs), lambda: training)
+    train(Recorder(records, Counter()), "one", tasks(epochs), lambda: training)
     return training.saved
 
 
@@ -115,8 +122,8 @@ def test_how_long_saving_takes_is_remembered_from_run_to_run(records: Records, c
     recorder = Recorder(records, Counter())
     first = Slow(clock, epochs=10, saving=1.0)
     second = Slow(clock, epochs=60, saving=1.0, name="two")
-    recorder.train("one", tasks(10), lambda: first)
-    recorder.train("two", tasks(60, "two"), lambda: second)
+    train(recorder, "one", tasks(10), lambda: first)
+    train(recorder, "two", tasks(60, "two"), lambda: second)
     assert (first.saved, second.saved) == ([6], [math.floor(1 / CHECKPOINT_SHARE) + 1])
 
 
@@ -126,14 +133,14 @@ def test_the_next_epoch_is_on_its_way_before_one_is_written_down(
     told: list[str] = []
     training = Slow(clock, epochs=2)
     monkeypatch.setattr(training, "start_epoch", lambda: told.append("started"))
-    write = recording.write_epoch
+    write = runner.write_epoch
 
     def written(*arguments: Any) -> None:
         told.append("written")
         write(*arguments)
 
-    monkeypatch.setattr(recording, "write_epoch", written)
-    Recorder(records, Counter()).train("one", tasks(2), lambda: training)
+    monkeypatch.setattr(runner, "write_epoch", written)
+    train(Recorder(records, Counter()), "one", tasks(2), lambda: training)
     assert told == ["started", "started", "written", "written"]
 
 
@@ -161,13 +168,13 @@ def test_the_last_epoch_is_not_saved(records: Records, clock: Clock) -> None:
 def interrupt(records: Records, *, epochs: int, after: int, clock: Clock) -> None:
     training = Slow(clock, epochs=epochs)
     with pytest.raises(KeyboardInterrupt):
-        Recorder(records, Counter(patience=after)).train("one", tasks(epochs), lambda: training)
+        train(Recorder(records, Counter(patience=after)), "one", tasks(epochs), lambda: training)
 
 
 def test_what_was_done_before_the_checkpoint_is_not_done_again(records: Records, clock: Clock) -> None:
     interrupt(records, epochs=20, after=8, clock=clock)
     before, watcher = clock.now, Counter()
-    Recorder(records, watcher).train("one", tasks(20), lambda: Slow(clock, epochs=20))
+    train(Recorder(records, watcher), "one", tasks(20), lambda: Slow(clock, epochs=20))
     assert clock.now - before == 20 - 6
     assert watcher.seen == (1, 200)
     (run,) = read_runs(records.connection, "full")
@@ -177,7 +184,7 @@ def test_what_was_done_before_the_checkpoint_is_not_done_again(records: Records,
 def test_what_a_run_leaves_is_recorded_with_its_end(records: Records, clock: Clock) -> None:
     interrupt(records, epochs=3, after=2, clock=clock)
     assert read_confusions(records.connection, "test") == {}
-    Recorder(records, Counter()).train("one", tasks(3), lambda: Slow(clock, epochs=3))
+    train(Recorder(records, Counter()), "one", tasks(3), lambda: Slow(clock, epochs=3))
     assert read_confusions(records.connection, "test") == {"one": [[1, 2], [3, 4]]}
     (run,) = read_runs(records.connection, "full")
     assert (run.seconds, run.reason) == (7.5, "enough")
@@ -185,25 +192,25 @@ def test_what_a_run_leaves_is_recorded_with_its_end(records: Records, clock: Clo
 
 def test_work_that_an_early_end_spares_is_counted_as_done(records: Records, clock: Clock) -> None:
     watcher = Counter()
-    Recorder(records, watcher).train("one", tasks(20), lambda: Slow(clock, epochs=4))
+    train(Recorder(records, watcher), "one", tasks(20), lambda: Slow(clock, epochs=4))
     assert watcher.seen == (1, 200)
 
 
 def test_what_has_ended_is_not_even_prepared(records: Records, clock: Clock) -> None:
-    Recorder(records, Counter()).train("one", tasks(3), lambda: Slow(clock, epochs=3))
+    train(Recorder(records, Counter()), "one", tasks(3), lambda: Slow(clock, epochs=3))
     watcher = Counter()
 
     def refuse() -> Slow:
         raise AssertionError("there is nothing to train")
 
-    Recorder(records, watcher).train("one", tasks(3), refuse)
+    train(Recorder(records, watcher), "one", tasks(3), refuse)
     assert watcher.seen == (1, 30)
 
 
 def test_a_run_that_is_given_up_has_diverged_without_an_epoch(records: Records) -> None:
     for _ in range(2):
         watcher = Counter()
-        Recorder(records, watcher).give_up("one", tasks(3)["one"], "no rate")
+        take_turns([Recorder(records, watcher).follow([GivenUp(tasks(3)["one"], "no rate")])])
         assert watcher.seen == (1, 30)
     (run,) = read_runs(records.connection, "full")
     assert (run.reason, run.diverged, run.curve, run.seconds) == ("no rate", True, (), None)

@@ -1,17 +1,68 @@
 """Results as tables on the terminal: updates are rows, so that extra ones fit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from symoptim.paper.invariance.report import Summary as InvarianceSummary
+from symoptim.paper.report.html import Facts, Report
+from symoptim.paper.segnet import report as segnet
+from symoptim.paper.segnet.comparison import ScoreComparison, compare
 from symoptim.paper.segnet.summary import SceneSummary
 from symoptim.paper.segnet.tables import rate_rows, score_lines, searched_rates
 from symoptim.paper.table2.cells import ARCHITECTURES, SCHEDULES, headings, lines
 from symoptim.paper.table2.judge import Judgment
 from symoptim.paper.table2.summary import Summary
+from symoptim.paper.updates import info
 
 EPOCHS_SHOWN = 6
+
+
+def tables_of(report: Report, *, trajectories: bool = False) -> Iterator[RenderableType]:
+    """What is printed of a report.
+
+    Args:
+        report: of any experiment.
+        trajectories: whether they are shown in place of Table 2.
+
+    Yields:
+        Tables, and remarks below them.
+    """
+    match report.summary:
+        case Summary() as summary:
+            yield trajectories_table(summary) if trajectories else table2_table(summary)
+            quick = summary.experiment.configuration["profile"] == "quick"
+            yield verdicts_table(summary.judgments, quick=quick)
+        case SceneSummary() as summary:
+            yield scores_table(summary)
+            comparison = compare(summary)
+            if comparison:
+                yield comparison_table(comparison)
+            if summary.search:
+                yield rates_table(summary)
+            yield from _text(segnet.facts(summary), segnet.remarks(summary))
+        case InvarianceSummary() as summary:
+            yield gaps_table(summary)
+        case _:
+            pass
+
+
+def _text(facts: Facts, remarks: Iterable[str]) -> Iterator[Text]:
+    yield from (Text(f"{name}: {value}") for name, value in facts)
+    yield from map(Text, remarks)
+
+
+def gaps_table(summary: InvarianceSummary) -> Table:
+    """Relative difference of the losses, epoch by epoch."""
+    table = Table("epoch", title="Relative difference of the loss from two scalings of one network")
+    for pair in summary.pairs:
+        table.add_column(f"{ARCHITECTURES[pair.architecture]}\n{info(pair.update).title}")
+    gaps = [pair.gaps for pair in summary.pairs]
+    for epoch, row in enumerate(zip(*gaps, strict=True), start=1):
+        table.add_row(str(epoch), *(f"{gap:.1e}" for gap in row))
+    return table
 
 
 def table2_table(summary: Summary) -> Table:
@@ -75,6 +126,18 @@ def scores_table(summary: SceneSummary) -> Table:
     for line in score_lines(summary):
         remark = line.remark if line.is_ours else f"published, {line.training}"
         table.add_row(line.system, *line.texts, remark, style="" if line.is_ours else "dim")
+    return table
+
+
+def comparison_table(found: ScoreComparison) -> Table:
+    """The paper's updates against the best of the others."""
+    table = Table(
+        "", "mean IoU", "n", title=f"The paper's updates against the best other one: {found.finding}"
+    )
+    table.add_row(" and ".join(found.ours), f"{found.mean:.3f}", str(found.repeats))
+    table.add_row(found.rival, f"{found.rival_mean:.3f}", str(found.rival_repeats))
+    interval = f"95 % interval {found.low:+.3f} to {found.high:+.3f}"
+    table.add_row("difference", f"{found.difference:+.3f}", f"{interval}, p = {found.p:.2g}")
     return table
 
 

@@ -11,31 +11,9 @@ from symoptim.support.files import require_folder
 # Okabe and Ito's palette, which color-blind readers can tell apart.
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 DARK_ORANGE = "#A84300"  # for small letters, which need more contrast
-_COLORS = {
-    "b-sgd": ORANGE,
-    "sgd": ORANGE,
-    "sm": BLUE,
-    "un": GREEN,
-    "adamw": PURPLE,
-    "invariant-adamw": AMBER,
-    "sgd-plain": DARK_ORANGE,
-}
-
-# Dashes let a line that lies below be seen, and part updates whose colors are alike.
-_DASHES = {"sm": (0, (5, 2)), "sgd-plain": (0, (2, 1.5)), "un-momentum": (0, (2, 1.5))}
 
 # A color nobody would choose, put where ink is meant; in pages it becomes the color of the text around it.
 _INK = "#010203"
-
-
-def color_of(update: str) -> str:
-    """Color of an update in every figure; updates of one's own share one."""
-    return _COLORS.get(update, SKY)
-
-
-def line_of(update: str) -> dict[str, Any]:
-    """Color and dashes of an update's line."""
-    return {"color": color_of(update), "linestyle": _DASHES.get(update, "-")}
 
 
 def pyplot() -> Any:

@@ -1,15 +1,22 @@
+import tempfile
+from pathlib import Path
+
 import pytest
 import torch
 
 from symoptim.errors import OptionError
-from symoptim.paper.invariance.experiment import PANELS, Rescaling, train_pairs
+from symoptim.paper.invariance.experiment import PANELS, Invariance, Rescaling
 from symoptim.paper.invariance.pairs import Pair
+from symoptim.paper.invariance.report import summarize
+from symoptim.paper.runner import carry_out
 from tests.support.small import small_data
 
 
 def last(rescaling: Rescaling) -> list[Pair]:
-    *_, curves = train_pairs(rescaling, small_data(), torch.device("cpu"))
-    return curves
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "invariance.sqlite"
+        carry_out(Invariance(rescaling, small_data(), torch.device("cpu")), path)
+        return summarize(path).pairs
 
 
 @pytest.mark.parametrize("depth", [2, 4])

@@ -6,7 +6,7 @@ import pytest
 
 from symoptim.errors import RecordsError
 from symoptim.paper.records.database import Records
-from symoptim.paper.records.runs import take_up
+from symoptim.paper.records.runs import resume
 from symoptim.paper.records.schema import VERSION
 
 CONFIGURATION = {"data": "mnist", "repeats": 3, "updates": ("sm", "un")}
@@ -93,7 +93,7 @@ def test_nothing_is_added_to_a_finished_experiment(path: Path) -> None:
     with open_records(path) as records:
         assert not records.begin("mnist", CONFIGURATION)
         with pytest.raises(RecordsError, match="is finished: nothing can be added"):
-            take_up(records, "e", [])
+            resume(records, "e", [])
 
 
 def test_at_rest_the_records_are_one_file(path: Path) -> None:

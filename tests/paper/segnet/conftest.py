@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from symoptim.paper.records.database import Records
+from symoptim.paper.runner import train
 from symoptim.paper.segnet.experiment import SegNetExperiment
 from symoptim.paper.segnet.protocol import SegNetProtocol
 from symoptim.paper.segnet.scores import Scores
 from symoptim.paper.segnet.summary import SceneSummary, summarize_scenes
-from symoptim.paper.segnet.updates import SCENE_UPDATES
+from symoptim.paper.updates import info
 from tests.support import small_segnet
 from tests.support.small_scenes import small_scenes
 from tests.support.small_segnet import carry_out
-from tests.support.watchers import Counter
 
 SMALL = replace(
     small_segnet.SMALL,
@@ -34,20 +34,10 @@ SMALL = replace(
 @pytest.fixture(scope="session")
 def scene_records(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("scenes") / "records.sqlite"
-    configuration = {
-        "profile": "paper",
-        "data": "camvid",
-        "digest": "abc",
-        "images": [14, 5, 4],
-        "compiled": False,
-        "titles": {update: SCENE_UPDATES[update].title for update in SMALL.updates},
-        "words": {update: SCENE_UPDATES[update].words for update in SMALL.updates},
-        "protocol": SMALL.as_dict(),
-    }
+    experiment = SegNetExperiment(SMALL, small_scenes(), torch.device("cpu"), "paper", "camvid")
     with Records(path, torch=torch.__version__, device="cpu") as records:
-        records.begin("segnet", configuration)
-        device = torch.device("cpu")
-        SegNetExperiment(SMALL, small_scenes(), device, records, Counter()).carry_out()
+        records.begin("segnet", experiment.configuration())
+        train(experiment, records)
     return path
 
 
@@ -87,7 +77,7 @@ def scored(
     results = [
         summary.results[0]._replace(
             update=update,
-            title=SCENE_UPDATES[update].title,
+            title=info(update).title,
             runs=tuple(
                 first._replace(labels={**first.labels, "repeat": number}) for number in range(len(those))
             ),

@@ -13,7 +13,7 @@ from symoptim.paper.records.runs import RecordedRun, reading
 from symoptim.paper.segnet.experiment import example_names
 from symoptim.paper.segnet.images import label_png
 from symoptim.paper.segnet.training import SceneTraining
-from symoptim.paper.segnet.updates import SCENE_UPDATES
+from symoptim.paper.segnet.updates import OPTIMIZERS
 from tests.support.small_scenes import small_scenes
 from tests.support.small_segnet import SMALL, carry_out
 from tests.support.written import runs_of
@@ -33,7 +33,7 @@ def test_every_run_is_recorded_to_its_end(undisturbed_scenes: Path) -> None:
     for phase, epochs in (("search", 2), ("full", 3)):
         for run in runs_of(undisturbed_scenes, phase):
             assert (run.reason, run.diverged) == ("all epochs done", False)
-            assert [epoch.epoch for epoch in run.curve] == list(range(1, epochs + 1))
+            assert [epoch.number for epoch in run.curve] == list(range(1, epochs + 1))
             assert run.configuration["rate"] == run.curve[0].rate == run.labels["rate"]
             assert run.seconds is not None
             assert run.seconds > 0
@@ -42,7 +42,7 @@ def test_every_run_is_recorded_to_its_end(undisturbed_scenes: Path) -> None:
 def test_scores_are_recorded_as_often_as_the_protocol_says(undisturbed_scenes: Path) -> None:
     for phase, measured in (("search", [2]), ("full", [2, 3])):
         for run in runs_of(undisturbed_scenes, phase):
-            known = [epoch.epoch for epoch in run.curve if not math.isnan(epoch.validation_error)]
+            known = [epoch.number for epoch in run.curve if not math.isnan(epoch.validation_error)]
             assert known == measured
             assert not math.isnan(run.curve[-1].test_error)
 
@@ -174,7 +174,7 @@ def test_without_rates_every_update_takes_the_one_it_is_registered_with(tmp_path
     assert watcher.seen == watcher.expected == (2, 2 * 3 * 12)
     assert runs_of(path, "search") == []
     for run in runs_of(path, "full"):
-        assert run.curve[0].rate == SCENE_UPDATES[run.labels["update"]].rate
+        assert run.curve[0].rate == OPTIMIZERS[run.labels["update"]].rate
 
 
 @pytest.mark.parametrize(

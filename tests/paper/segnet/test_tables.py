@@ -68,7 +68,7 @@ def test_the_csv_of_curves_has_every_epoch_of_every_repeat(scene_summary: SceneS
     for row, epoch in zip(
         rows, (e for r in scene_summary.results for run in r.runs for e in run.curve), strict=True
     ):
-        assert (int(row["epoch"]), float(row["loss"])) == (epoch.epoch, epoch.loss)
+        assert (int(row["epoch"]), float(row["loss"])) == (epoch.number, epoch.loss)
         assert float(row["validation_mean_iou"]) == pytest.approx(1 - epoch.validation_error)
 
 

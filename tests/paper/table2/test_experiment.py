@@ -11,12 +11,12 @@ import torch
 from symoptim.ensemble.run import EarlyStopping
 from symoptim.ensemble.trainer import Trainer
 from symoptim.paper.records.database import Records
-from symoptim.paper.records.runs import Ending, EpochRow, RunRow, take_up, write_epoch
+from symoptim.paper.records.runs import Ending, Epoch, RunRow, read_runs, resume, write_epoch
 from symoptim.paper.records.selection import Candidate, choose
-from symoptim.paper.runner import take_turns
-from symoptim.paper.table2.experiment import Experiment, chosen_rates
+from symoptim.paper.runner import Recorder, take_turns, train
+from symoptim.paper.table2.experiment import Table2, chosen_rates
 from symoptim.paper.table2.protocol import Protocol
-from symoptim.paper.table2.runs import Cell, cells, selection_runs
+from symoptim.paper.table2.runs import Shape, selection_runs
 from tests.support.small import small_data
 from tests.support.watchers import Counter
 from tests.support.written import everything, runs_of, set_checkpoints
@@ -40,8 +40,7 @@ def carry_out(path: Path, *, protocol: Protocol = SMALL, patience: int = 10**9) 
     watcher = Counter(patience)
     with Records(path, torch=torch.__version__, device="cpu") as records:
         if records.begin("mnist", {"protocol": protocol.as_dict()}):
-            data = small_data(torch.float32)
-            Experiment(protocol, data, torch.device("cpu"), records, watcher).carry_out()
+            train(Table2(protocol, small_data(torch.float32), torch.device("cpu")), records, watcher)
     return watcher
 
 
@@ -58,7 +57,7 @@ def test_every_run_is_recorded_to_its_end(undisturbed: Path) -> None:
     assert (len(selection), len(full)) == (16, 16)
     for run in selection + full:
         assert run.has_ended
-        assert [epoch.epoch for epoch in run.curve] == list(range(1, len(run.curve) + 1))
+        assert [epoch.number for epoch in run.curve] == list(range(1, len(run.curve) + 1))
     assert {len(run.curve) for run in selection} == {5}
     assert {len(run.curve) for run in full if run.labels["schedule"] == "exponential"} == {7}
     assert {len(run.curve) for run in full if run.labels["schedule"] == "bold"} <= {6, 7}
@@ -96,9 +95,10 @@ def test_shapes_in_flight_together_leave_the_same_records(undisturbed: Path, tmp
     path = tmp_path / "records.sqlite"
     with Records(path, torch=torch.__version__, device="cpu") as records:
         records.begin("mnist", {"protocol": SMALL.as_dict()})
-        data = small_data(torch.float32)
-        experiment = Experiment(SMALL, data, torch.device("cpu"), records, Counter())
-        take_turns(experiment._trained(cell) for cell in cells(SMALL))
+        experiment = Table2(SMALL, small_data(torch.float32), torch.device("cpu"))
+        recorder = Recorder(records)
+        sequences = experiment.phases(lambda phase: read_runs(records.connection, phase))
+        take_turns(map(recorder.follow, sequences))
     assert everything(path) == everything(undisturbed)
 
 
@@ -114,17 +114,20 @@ def test_the_selection_goes_by_the_error_after_the_last_epoch(tmp_path: Path) ->
     path = tmp_path / "records.sqlite"
     with Records(path, torch="2", device="cpu") as records:
         records.begin("mnist", {})
-        names = list(selection_runs(one, Cell("arch1", 2)).items())
-        take_up(records, "selection", [RunRow(name, planned.labels, {}) for name, planned in names])
+        names = list(selection_runs(one, Shape("arch1", 2)).items())
+        resume(records, "selection", [RunRow(name, planned.labels, {}) for name, planned in names])
         # The first candidate has the best epoch, the second the best end.
         for epoch, errors in ((1, (0.1, 0.4)), (2, (0.3, 0.2))):
-            rows = [
-                EpochRow(name, epoch, 0.1, 1.0, 0.1, error, math.nan)
+            rows = {
+                name: Epoch(epoch, 0.1, 1.0, 0.1, error, math.nan)
                 for (name, _), error in zip(names, errors, strict=True)
-            ]
+            }
             endings = [Ending(name, 2, "done", False) for name, _ in names] if epoch == 2 else []
             write_epoch(records, "selection", rows, endings, None)
-        assert chosen_rates(records, Cell("arch1", 2))("sm", 0) == one.rates[1]
+        assert (
+            chosen_rates(read_runs(records.connection, "selection"), Shape("arch1", 2))("sm", 0)
+            == one.rates[1]
+        )
 
 
 def test_batches_are_of_the_protocols_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,27 +4,8 @@ import pytest
 
 from symoptim.errors import RecordsError
 from symoptim.paper.records.database import Records
-from symoptim.paper.table2.summary import provenance, summarize
-from tests.support.recorded import an_experiment
-
-
-def test_the_provenance_says_where_the_numbers_come_from() -> None:
-    text = provenance(an_experiment())
-    for fact in (
-        "command: symoptim reproduce table2",
-        "61 s in 1 session",
-        "seed 0",
-        "torch 2.13.0",
-        "not yet",
-    ):
-        assert fact in text
-    assert "only the profile paper compares" not in text
-
-
-def test_a_small_experiment_says_that_it_does_not_compare() -> None:
-    experiment = an_experiment()
-    experiment.configuration["profile"] = "quick"
-    assert "only the profile paper compares" in provenance(experiment)
+from symoptim.paper.table2.summary import summarize
+from tests.support.recorded import a_recorded_run, a_summary
 
 
 def test_a_file_without_an_experiment_is_named(tmp_path: Path) -> None:
@@ -33,3 +14,27 @@ def test_a_file_without_an_experiment_is_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(RecordsError, match=r"records.sqlite holds no experiment yet"):
         summarize(path)
+
+
+def test_rates_are_counted_once_per_repeat() -> None:
+    runs = [
+        a_recorded_run(repeat=k, errors=[0.1], schedule=schedule)._replace(configuration={"rate": rate})
+        for k, rate in enumerate((0.01, 0.01, 0.001))
+        for schedule in ("exponential", "bold")
+    ]
+    summary = a_summary(runs, rates=[0.001, 0.01])
+    assert summary.rates == [0.01, 0.001]
+    (row,) = [row for row in summary.chosen_rates() if any(row.counts)]
+    assert (row.network, row.update, row.counts) == ("2-layer Arch1", "SM", (2, 1))
+
+
+def test_endings_say_when_and_why() -> None:
+    runs = [
+        a_recorded_run(repeat=0, errors=[0.1] * 26, reason="it got worse"),
+        a_recorded_run(repeat=1, errors=[0.1] * 30, reason="it got worse"),
+        a_recorded_run(repeat=2, errors=[0.1] * 9, reason=None),
+        a_recorded_run(repeat=3, errors=[], reason="every candidate rate diverged", diverged=True),
+    ]
+    (row,) = a_summary(runs).endings()
+    assert row[2:5] == (26, 28, 30)
+    assert row.reasons == "2 it got worse; 1 every candidate rate diverged"

@@ -1,12 +1,15 @@
-"""Loss curves from two scalings of one network, as plain data and as a CSV file."""
+"""Loss curves from two scalings of one network: from the records, and as a CSV file."""
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from symoptim.paper.records.runs import RecordedRun
 from symoptim.support.files import csv_text
 
+PHASE = "invariance"
+STARTS = ("balanced", "rescaled")
 COLUMNS = ["architecture", "update", "epoch", "balanced", "rescaled", "relative_gap"]
 
 
@@ -26,6 +29,23 @@ class Pair(NamedTuple):
         (0.0, 0.5)
         """
         return tuple(abs(a - b) / abs(a) for a, b in zip(self.balanced, self.rescaled, strict=True))
+
+
+def pairs_of(runs: Sequence[RecordedRun]) -> list[Pair]:
+    """Recorded curves by architecture and update, as far as both runs of a pair have come."""
+    losses: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for run in runs:
+        key = (run.labels["architecture"], run.labels["update"])
+        losses.setdefault(key, {})[run.labels["start"]] = [epoch.loss for epoch in run.curve]
+    both = {key: zip(*(one.get(start, []) for start in STARTS), strict=False) for key, one in losses.items()}
+    return [pair for pair in _pairs({key: list(points) for key, points in both.items()}) if pair.balanced]
+
+
+def _pairs(curves: Mapping[tuple[str, str], Sequence[tuple[float, float]]]) -> list[Pair]:
+    return [
+        Pair(architecture, update, tuple(a for a, _ in points), tuple(b for _, b in points))
+        for (architecture, update), points in curves.items()
+    ]
 
 
 def to_csv(pairs: Sequence[Pair]) -> str:
@@ -53,7 +73,4 @@ def from_csv(text: str) -> list[Pair]:
     for row in csv.DictReader(io.StringIO(text)):
         key = (row["architecture"], row["update"])
         curves.setdefault(key, []).append((float(row["balanced"]), float(row["rescaled"])))
-    return [
-        Pair(architecture, update, tuple(a for a, _ in points), tuple(b for _, b in points))
-        for (architecture, update), points in curves.items()
-    ]
+    return _pairs(curves)

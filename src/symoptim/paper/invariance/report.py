@@ -1,21 +1,59 @@
-"""The picture of the README: loss curves from two scalings of one network."""
+"""The report on invariance: the table of gaps, and the picture of the README."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from symoptim.paper.invariance.pairs import Pair
+from symoptim.paper.invariance.pairs import PHASE, Pair, pairs_of, to_csv
+from symoptim.paper.records.runs import RecordedExperiment, read_experiment, read_runs, reading
+from symoptim.paper.report.html import Report
 from symoptim.paper.table2.cells import ARCHITECTURES
+from symoptim.support.files import write_files
 from symoptim.support.plotting import BLUE, ORANGE, pyplot, save
 
-WORDS = {
-    "b-sgd": "plain SGD",
-    "sm": "SM: symoptim.ScaledSGD",
-    "un": "UN: symoptim.UnitNormSGD",
-}
+RECORDS = "invariance.sqlite"
+"""Its records may stand beside those of another experiment."""
+CAPTION = "One network, one function, two scalings of its weights; same data, same batches."
+NUMBERS = "Training loss per epoch; the numbers are the largest relative difference of the two curves."
+TITLES = {"b-sgd": "plain SGD", "sm": "SM: symoptim.ScaledSGD", "un": "UN: symoptim.UnitNormSGD"}
 
 
-def draw_pairs(pairs: Sequence[Pair], path: Path, *, caption: str) -> list[Path]:
+class Summary(NamedTuple):
+    """An experiment with its pairs of curves."""
+
+    experiment: RecordedExperiment
+    pairs: list[Pair]
+
+
+def summarize(records: Path) -> Summary:
+    """Read a records file."""
+    with reading(records) as connection:
+        return Summary(read_experiment(connection, records), pairs_of(read_runs(connection, PHASE)))
+
+
+def write(folder: Path, records: Path) -> Report:
+    """Write the curves and their picture.
+
+    Args:
+        folder: where the files go.
+        records: the records file.
+
+    Returns:
+        The report.
+    """
+    summary = summarize(records)
+    asked = summary.experiment.configuration
+    spread, rate = asked["protocol"]["spread"], asked["protocol"]["rate"]
+    scales = f"Scales from 1/{spread:g} to {spread:g}; {asked['data']}, rate {rate:g}, float64."
+    caption = f"{CAPTION} {scales} {NUMBERS}"
+    paths = write_files(folder, {"invariance.csv": to_csv(summary.pairs)})
+    if summary.pairs:
+        paths += draw_pairs(summary.pairs, folder / "invariance", caption=caption)
+    return Report(summary.experiment.name, summary, paths)
+
+
+def draw_pairs(pairs: Sequence[Pair], path: Path, *, caption: str = f"{CAPTION} {NUMBERS}") -> list[Path]:
     """Draw all panels, an architecture to a row, and save the picture.
 
     Args:
@@ -50,16 +88,16 @@ def _draw_panel(axes: Any, pair: Pair) -> None:
     largest = max(pair.gaps)
     axes.set_yscale("log")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    title = f"{ARCHITECTURES[pair.architecture]}, {WORDS.get(pair.update, pair.update)}"
+    title = f"{ARCHITECTURES[pair.architecture]}, {TITLES.get(pair.update, pair.update)}"
     axes.set_title(title, fontsize=10, loc="left")
-    axes.text(0.97, 0.93, _verdict(largest), transform=axes.transAxes, ha="right", va="top")
+    axes.text(0.97, 0.93, _gap_text(largest), transform=axes.transAxes, ha="right", va="top")
     axes.grid(alpha=0.25)
 
 
-def _verdict(gap: float) -> str:
+def _gap_text(gap: float) -> str:
     """How far two curves are apart, in words.
 
-    >>> _verdict(0.0), _verdict(3e-16), _verdict(0.35), _verdict(4e8)
+    >>> _gap_text(0.0), _gap_text(3e-16), _gap_text(0.35), _gap_text(4e8)
     ('coincide exactly', 'coincide to 3e-16', 'split by 35%', 'split by a factor of 4e+08')
     """
     if gap < 1e-6:
@@ -73,4 +111,12 @@ def _explain(axes: Any, caption: str) -> None:
     axes.plot([], [], color=BLUE, linewidth=5, alpha=0.45, label="balanced weights")
     axes.plot([], [], color=ORANGE, linewidth=1.8, linestyle=(0, (4, 2)), label="the same weights, rescaled")
     axes.legend(loc="upper left", frameon=False, fontsize=10)
-    axes.text(0.03, 0.66, caption, transform=axes.transAxes, va="top", fontsize=10, linespacing=1.4)
+    axes.text(
+        0.03,
+        0.66,
+        textwrap.fill(caption, 42),
+        transform=axes.transAxes,
+        va="top",
+        fontsize=10,
+        linespacing=1.4,
+    )

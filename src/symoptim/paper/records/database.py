@@ -34,16 +34,17 @@ class Circumstances(NamedTuple):
 class Records:
     """A records file this process may write to; use it in a ``with`` statement."""
 
-    def __init__(self, path: Path, *, torch: str, device: str) -> None:
+    def __init__(self, path: Path, *, torch: str, device: str, code: str | None = None) -> None:
         """Open the file, or make it.
 
         Args:
             path: the file; its folder is made if need be.
             torch: version of torch.
             device: name of the device to be trained on.
+            code: digest of the code that trains; by default that of the whole package.
         """
         self.path = path
-        self.circumstances = Circumstances(code_digest(), torch, device)
+        self.circumstances = Circumstances(code or code_digest(), torch, device)
         self.begun = time.monotonic()
         self.session: int | None = None
         """Number of this process in the records; from :meth:`begin` on, and only while there is work left."""

@@ -1,4 +1,4 @@
-"""Runs in a records file: their epochs, how they ended, where to go on, and all of it read back.
+"""Runs in a records file: what they are, every epoch, how they ended, where to go on.
 
 Reading needs neither torch nor the lock.
 """
@@ -6,7 +6,7 @@ Reading needs neither torch nor the lock.
 import json
 import math
 import sqlite3
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,24 +17,26 @@ from symoptim.paper.records.findings import Finding, forget_findings, write_find
 from symoptim.paper.records.schema import VERSION, migrate, require_ours, version_of
 
 
+class Epoch(NamedTuple):
+    """An epoch of a run; NaN where nothing was measured.
+
+    Errors are shares of images that are wrong; of scenes, 1 minus the mean intersection over union.
+    """
+
+    number: int
+    rate: float
+    loss: float
+    train_error: float
+    validation_error: float
+    test_error: float
+
+
 class RunRow(NamedTuple):
     """A run: its name, what it stands for, all that its result depends on."""
 
     run: str
     labels: Plain
     configuration: Plain
-
-
-class EpochRow(NamedTuple):
-    """An epoch of a run; SQLite turns NaN into NULL."""
-
-    run: str
-    epoch: int
-    rate: float
-    loss: float
-    train_error: float
-    validation_error: float
-    test_error: float
 
 
 class Ending(NamedTuple):
@@ -46,7 +48,40 @@ class Ending(NamedTuple):
     diverged: bool
 
 
-def take_up(records: Records, ensemble: str, runs: Iterable[RunRow]) -> bytes | None:
+class RecordedRun(NamedTuple):
+    """A run as recorded: its epochs in order, and how it ended. A run under way has no reason yet."""
+
+    run: str
+    labels: dict[str, Any]
+    configuration: dict[str, Any]
+    reason: str | None
+    diverged: bool
+    curve: tuple[Epoch, ...]
+    seconds: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run trained to its end."""
+        return self.reason is not None
+
+
+class RecordedExperiment(NamedTuple):
+    """What was asked for, and who worked on it."""
+
+    name: str
+    configuration: dict[str, Any]
+    device: str
+    torch: str
+    finished: str | None
+    sessions: tuple[dict[str, Any], ...]
+
+    @property
+    def seconds(self) -> float:
+        """Time all sessions took together, to the last thing each wrote."""
+        return sum(session["seconds"] for session in self.sessions)
+
+
+def resume(records: Records, ensemble: str, runs: Iterable[RunRow]) -> bytes | None:
     """Begin an ensemble, or go back to its last checkpoint: epochs recorded after that will come again.
 
     Args:
@@ -84,7 +119,7 @@ def take_up(records: Records, ensemble: str, runs: Iterable[RunRow]) -> bytes | 
 def write_epoch(
     records: Records,
     ensemble: str,
-    epochs: Sequence[EpochRow],
+    epochs: Mapping[str, Sequence[float]],
     endings: Sequence[Ending],
     state: bytes | None,
     findings: Sequence[Finding] = (),
@@ -94,75 +129,31 @@ def write_epoch(
     Args:
         records: where.
         ensemble: name of the ensemble.
-        epochs: one row for every run that took part.
+        epochs: numbers as in :class:`Epoch` of every run that took part; SQLite turns NaN into NULL.
         endings: of the runs that ended.
         state: a checkpoint after this epoch; the one kept before goes. With the last ending all go.
         findings: of runs that ended, where there are any.
     """
     with records.writing() as connection:
-        connection.executemany("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?)", epochs)
+        rows = [(run, *numbers) for run, numbers in epochs.items()]
+        connection.executemany("INSERT INTO epochs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         connection.executemany(
             "UPDATE runs SET epochs = ?, reason = ?, diverged = ?, session = ? WHERE run = ?",
             [(e.epochs, e.reason, e.diverged, records.session, e.run) for e in endings],
         )
         write_findings(connection, findings)
         if state is not None:
-            connection.execute(
-                "INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", (ensemble, epochs[0].epoch, state)
-            )
+            row = (ensemble, rows[0][1], state)
+            connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?, ?)", row)
         unended = "SELECT ensemble FROM runs WHERE epochs IS NULL"
         connection.execute(f"DELETE FROM checkpoints WHERE ensemble NOT IN ({unended})")
 
 
-def has_ended(records: Records, runs: Iterable[str]) -> bool:
+def have_ended(records: Records, runs: Iterable[str]) -> bool:
     """Whether all these runs are recorded, to their end."""
     with records.explained():
         rows = records.connection.execute("SELECT run FROM runs WHERE epochs IS NOT NULL").fetchall()
     return {run for (run,) in rows}.issuperset(runs)
-
-
-class RecordedEpoch(NamedTuple):
-    """An epoch of a run; NaN where there is no number."""
-
-    epoch: int
-    rate: float
-    loss: float
-    train_error: float
-    validation_error: float
-    test_error: float
-
-
-class RecordedRun(NamedTuple):
-    """A run: what it stands for, how it ended, its epochs in order. A run under way has no reason yet."""
-
-    run: str
-    labels: dict[str, Any]
-    configuration: dict[str, Any]
-    reason: str | None
-    diverged: bool
-    curve: tuple[RecordedEpoch, ...]
-    seconds: float | None = None
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the run trained to its end."""
-        return self.reason is not None
-
-
-class RecordedExperiment(NamedTuple):
-    """What was asked for, and who worked on it."""
-
-    name: str
-    configuration: dict[str, Any]
-    device: str
-    torch: str
-    finished: str | None
-    sessions: tuple[dict[str, Any], ...]
-
-    @property
-    def seconds(self) -> float:
-        """Time all sessions took together, to the last thing each wrote."""
-        return sum(session["seconds"] for session in self.sessions)
 
 
 @contextmanager
@@ -194,23 +185,8 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
         raise RecordsError(f"{path} is damaged, or no records file ({error})") from error
 
 
-def read_experiment(connection: sqlite3.Connection) -> RecordedExperiment | None:
-    """What the file is about; None if that has not been written yet."""
-    row = connection.execute("SELECT name, configuration, device, torch, finished FROM experiment").fetchone()
-    if row is None:
-        return None
-    name, configuration, device, torch, finished = row
-    sessions = tuple(
-        {"begun": begun, "seconds": seconds, "command": command, **json.loads(provenance)}
-        for begun, seconds, command, provenance in connection.execute(
-            "SELECT begun, seconds, command, provenance FROM sessions ORDER BY session"
-        )
-    )
-    return RecordedExperiment(name, json.loads(configuration), device, torch, finished, sessions)
-
-
-def require_experiment(connection: sqlite3.Connection, path: Path) -> RecordedExperiment:
-    """What the file is about; refuse one that is about nothing yet.
+def read_experiment(connection: sqlite3.Connection, path: Path) -> RecordedExperiment:
+    """What the file is about.
 
     Args:
         connection: of the open file.
@@ -222,31 +198,31 @@ def require_experiment(connection: sqlite3.Connection, path: Path) -> RecordedEx
     Raises:
         RecordsError: nothing has been written yet.
     """
-    experiment = read_experiment(connection)
-    if experiment is None:
+    row = connection.execute("SELECT name, configuration, device, torch, finished FROM experiment").fetchone()
+    if row is None:
         raise RecordsError(f"{path} holds no experiment yet")
-    return experiment
+    name, configuration, device, torch, finished = row
+    sessions = tuple(
+        {"begun": begun, "seconds": seconds, "command": command, **json.loads(provenance)}
+        for begun, seconds, command, provenance in connection.execute(
+            "SELECT begun, seconds, command, provenance FROM sessions ORDER BY session"
+        )
+    )
+    return RecordedExperiment(name, json.loads(configuration), device, torch, finished, sessions)
 
 
 def read_runs(connection: sqlite3.Connection, phase: str) -> list[RecordedRun]:
     """All runs of a phase, with their curves, in the order they were entered."""
-    curves: dict[str, list[RecordedEpoch]] = {}
+    curves: dict[str, list[Epoch]] = {}
     columns = "run, epoch, rate, loss, train_error, validation_error, test_error"
     for run, epoch, *numbers in connection.execute(f"SELECT {columns} FROM epochs ORDER BY run, epoch"):
-        there = (math.nan if number is None else float(number) for number in numbers)
-        curves.setdefault(run, []).append(RecordedEpoch(epoch, *there))
+        measured = (math.nan if number is None else float(number) for number in numbers)
+        curves.setdefault(run, []).append(Epoch(epoch, *measured))
     columns = "run, labels, configuration, reason, diverged, seconds"
-    rows = connection.execute(f"SELECT {columns} FROM runs ORDER BY rowid")
-    runs = [
-        RecordedRun(
-            run,
-            json.loads(labels),
-            json.loads(configuration),
-            reason,
-            bool(diverged),
-            tuple(curves.get(run, ())),
-            seconds,
-        )
-        for run, labels, configuration, reason, diverged, seconds in rows
-    ]
+    runs: list[RecordedRun] = []
+    for run, labels, configuration, reason, diverged, seconds in connection.execute(
+        f"SELECT {columns} FROM runs ORDER BY rowid"
+    ):
+        meaning, settings, curve = json.loads(labels), json.loads(configuration), tuple(curves.get(run, ()))
+        runs.append(RecordedRun(run, meaning, settings, reason, bool(diverged), curve, seconds))
     return [run for run in runs if run.labels["phase"] == phase]

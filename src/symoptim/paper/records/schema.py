@@ -13,7 +13,7 @@ TABLES = """
 CREATE TABLE experiment (              -- one row: what was asked for
     name TEXT NOT NULL,
     configuration TEXT NOT NULL,       -- JSON
-    code TEXT NOT NULL,                -- digest of the package's own files
+    code TEXT NOT NULL,                -- digest of the code that trains
     torch TEXT NOT NULL,
     device TEXT NOT NULL,
     finished TEXT                      -- UTC; NULL until all runs have ended

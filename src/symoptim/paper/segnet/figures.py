@@ -8,7 +8,8 @@ from typing import Any
 
 from symoptim.paper.data.classes import CLASSES
 from symoptim.paper.segnet.summary import RatePoint, SceneSummary
-from symoptim.support.plotting import color_of, line_of, pyplot, save, save_png
+from symoptim.paper.updates import info
+from symoptim.support.plotting import pyplot, save, save_png
 
 
 def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
@@ -24,12 +25,12 @@ def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for result in summary.trained:
         for number, run in enumerate(result.runs):
-            look = line_of(result.update) | {"alpha": 0.75, "linewidth": 1.4}
+            look = info(result.update).line | {"alpha": 0.75, "linewidth": 1.4}
             look |= {"label": result.title} if number == 0 else {}
-            left.plot([e.epoch for e in run.curve], [e.loss for e in run.curve], **look)
+            left.plot([e.number for e in run.curve], [e.loss for e in run.curve], **look)
             measured = [e for e in run.curve if not math.isnan(e.validation_error)]
             scores = [1 - e.validation_error for e in measured]
-            right.plot([e.epoch for e in measured], scores, marker="o", markersize=3, **look)
+            right.plot([e.number for e in measured], scores, marker="o", markersize=3, **look)
     _set_log_scale(left)
     left.set_ylabel("training loss")
     right.set_ylabel("mean IoU, validation set")
@@ -54,9 +55,9 @@ def draw_sensitivity(points: Sequence[RatePoint], titles: dict[str, str], path: 
     for update in dict.fromkeys(point.update for point in points):
         mine = sorted((p for p in points if p.update == update), key=lambda point: point.rate)
         rates, scores = [p.rate for p in mine], [p.test for p in mine]
-        axes.plot(rates, scores, marker="o", label=titles[update], **line_of(update))
+        axes.plot(rates, scores, marker="o", label=titles[update], **info(update).line)
         lost = [p for p in mine if p.diverged]
-        axes.scatter([p.rate for p in lost], [0] * len(lost), marker="x", s=70, color=color_of(update))
+        axes.scatter([p.rate for p in lost], [0] * len(lost), marker="x", s=70, color=info(update).color)
     axes.set_xscale("log")
     axes.set_ylim(bottom=-0.02)
     axes.set_ylabel("mean IoU, test set")

@@ -4,12 +4,11 @@ The frequency of a class is its share of the pixels of the images it occurs in; 
 all frequencies over its own (Eigen and Fergus, arXiv:1411.4734; used for SegNet, arXiv:1511.00561).
 """
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
 from symoptim.errors import DataError, OptionError
+from symoptim.paper.choices import Weighting
 from symoptim.paper.data.classes import CLASSES
 
 
@@ -39,9 +38,6 @@ def confusion(truth: Tensor, predicted: Tensor, classes: int, *, void: int | Non
             wrong = int(values[(values < 0) | (values >= classes)][0])
             raise OptionError(f"{name} {wrong} is not a class: there are {classes}")
     return torch.bincount(rows * classes + columns, minlength=classes**2).reshape(classes, classes)
-
-
-Weighting = Literal["none", "median", "root"]
 
 
 def class_weights(labels: Tensor, classes: int, weighting: Weighting) -> Tensor:

@@ -17,14 +17,26 @@ from typing import Any
 
 from symoptim.ensemble.run import Bold, Cosine, Exponential, Schedule
 from symoptim.errors import OptionError
-from symoptim.paper.names import NetworkName, ProfileName, SceneScheduleName, WeightingName
+from symoptim.paper.choices import (
+    NetworkName,
+    ProfileName,
+    SceneScheduleName,
+    Weighting,
+    configured,
+    require_different,
+    require_known,
+    require_positive,
+)
 from symoptim.paper.segnet.augment import Augmentation
-from symoptim.paper.segnet.updates import require_updates
+from symoptim.paper.segnet.updates import OPTIMIZERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SegNetProtocol:
-    """What is trained and how; ``features`` are those of the first layer, 64 in both published networks."""
+    """What is trained and how; rates are for the mean loss of a batch.
+
+    ``features`` are those of the first layer, 64 in both published networks.
+    """
 
     updates: tuple[str, ...] = ("un", "sm", "sgd", "sgd-plain", "adamw")
     network: NetworkName = "segnet"
@@ -35,7 +47,7 @@ class SegNetProtocol:
     seed: int = 0
     batch: int = 8
     schedule: SceneScheduleName = "cosine"
-    weighting: WeightingName = "root"
+    weighting: Weighting = "root"
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(zoom=(0.6, 1.2), flip=True))
     measure_every: int = 20
     # The search for the rate; without any rates every update takes the one it is registered with.
@@ -45,15 +57,10 @@ class SegNetProtocol:
     finalists: int = 3
 
     def __post_init__(self) -> None:
-        require_updates(self.updates)
-        if len(set(self.updates)) != len(self.updates) or not self.updates:
-            named = ", ".join(self.updates) or "none"
-            raise OptionError(f"updates must be different and at least one, got {named}")
-        for name in ("features", "epochs", "repeats", "batch", "measure_every", "search_epochs", "finalists"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.seed < 0:
-            raise OptionError(f"seed must be 0 or more, got {self.seed}")
+        require_known(self.updates, OPTIMIZERS)
+        require_different(self.updates)
+        counts = ("features", "epochs", "repeats", "batch", "measure_every", "search_epochs", "finalists")
+        require_positive(self, *counts)
         if any(not 0 < rate < float("inf") for rate in self.rates):
             raise OptionError(f"rates must be finite numbers above 0, got {_typed(self.rates)}")
         if len({f"{rate:g}" for rate in self.rates}) < len(self.rates):
@@ -111,18 +118,7 @@ PROFILES: dict[ProfileName, dict[str, Any]] = {
 def segnet_protocol(profile: ProfileName, **changes: Any) -> SegNetProtocol:
     """The protocol of a profile, with changes; those that are None change nothing.
 
-    Args:
-        profile: how much of it.
-        **changes: fields of :class:`SegNetProtocol`.
-
-    Returns:
-        The protocol.
-
-    Raises:
-        OptionError: a change breaks a rule.
-
     >>> segnet_protocol("paper", epochs=None) == SegNetProtocol()
     True
     """
-    asked = {name: value for name, value in changes.items() if value is not None}
-    return SegNetProtocol(**{**PROFILES[profile], **asked})
+    return configured(SegNetProtocol, PROFILES[profile], changes)

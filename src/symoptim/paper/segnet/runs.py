@@ -1,4 +1,4 @@
-"""From the SegNet protocol to runs: which there are, what each is called, and the network they train.
+"""From the protocol to runs: what a run is, which there are, and the network they train.
 
 Seeds belong to a repeat, not to an update: in one repeat all updates start from the same weights and see the
 same images, changed in the same way, in the same order. The search has a seed of its own.
@@ -14,13 +14,13 @@ from symoptim.ensemble.numerics import derive_seed
 from symoptim.ensemble.run import FixedEpochs, Schedule, named_plainly, require_rules
 from symoptim.errors import OptionError
 from symoptim.models.segnet import SegNet, SegNetBasic
+from symoptim.paper.choices import Weighting, require_known, require_positive
 from symoptim.paper.data.classes import CLASSES
 from symoptim.paper.data.scenes import Scenes
 from symoptim.paper.segnet.augment import Augmentation
 from symoptim.paper.segnet.images import Standardize
-from symoptim.paper.segnet.labels import Weighting
 from symoptim.paper.segnet.protocol import SegNetProtocol
-from symoptim.paper.segnet.updates import require_updates
+from symoptim.paper.segnet.updates import OPTIMIZERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,19 +44,17 @@ class SceneRun:
 
     def __post_init__(self) -> None:
         require_rules(self.rate, self.schedule, self.stopping)
-        require_updates([self.update])
+        require_known([self.update], OPTIMIZERS)
         if not isinstance(self.stopping, FixedEpochs):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"runs on scenes train a fixed number of epochs, got {self.stopping!r}")
-        for name in ("batch", "measure_every"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        require_positive(self, "batch", "measure_every")
 
     def as_dict(self) -> dict[str, object]:
         """Plain data, for records: the alternatives are named by their class."""
         return named_plainly(self, "schedule", "stopping")
 
 
-class PlannedScenes(NamedTuple):
+class Planned(NamedTuple):
     """A run with its name and what it stands for."""
 
     name: str
@@ -64,12 +62,12 @@ class PlannedScenes(NamedTuple):
     run: SceneRun
 
 
-def search_runs(protocol: SegNetProtocol) -> list[PlannedScenes]:
+def search_runs(protocol: SegNetProtocol) -> list[Planned]:
     """Short runs on crops at every candidate rate, for every update."""
     seed = derive_seed(protocol.seed, "search")
     epochs = min(protocol.search_epochs, protocol.epochs)
     return [
-        PlannedScenes(
+        Planned(
             f"search/{update}/{rate:g}",
             {"phase": "search", "update": update, "rate": rate},
             replace(
@@ -83,10 +81,10 @@ def search_runs(protocol: SegNetProtocol) -> list[PlannedScenes]:
     ]
 
 
-def full_run(protocol: SegNetProtocol, update: str, rate: float, repeat: int) -> PlannedScenes:
+def full_run(protocol: SegNetProtocol, update: str, rate: float, repeat: int) -> Planned:
     """A run of the whole length."""
     seed = derive_seed(protocol.seed, "full", repeat)
-    return PlannedScenes(
+    return Planned(
         f"full/{update}/{rate:g}/{repeat}",
         {"phase": "full", "update": update, "rate": rate, "repeat": repeat},
         _run(protocol, update, rate, protocol.epochs, seed),

@@ -9,9 +9,9 @@ from symoptim.paper.records.findings import Example, Matrix, read_confusions, re
 from symoptim.paper.records.runs import (
     RecordedExperiment,
     RecordedRun,
+    read_experiment,
     read_runs,
     reading,
-    require_experiment,
 )
 from symoptim.paper.records.selection import candidate, choose
 from symoptim.paper.segnet.scores import Scores, scores_of
@@ -94,7 +94,7 @@ def summarize_scenes(records: Path) -> SceneSummary:
         Its runs, scores and pictures.
     """
     with reading(records) as connection:
-        experiment = require_experiment(connection, records)
+        experiment = read_experiment(connection, records)
         full, search = (read_runs(connection, phase) for phase in ("full", "search"))
         matrices = {part: read_confusions(connection, part) for part in ("train", "validation", "test")}
         results = [_result(experiment, update, full, matrices) for update in _updates(experiment)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from symoptim.paper.data.classes import CLASSES
-from symoptim.paper.records.runs import RecordedEpoch
+from symoptim.paper.records.runs import Epoch
 from symoptim.paper.segnet.scores import Scores
 from symoptim.paper.segnet.summary import SceneSummary, UpdateResult, mean_of, spreads
 from symoptim.support.files import csv_text
@@ -103,7 +103,7 @@ def curves_csv(summary: SceneSummary) -> str:
     return csv_text(
         header,
         (
-            [result.update, run.labels["repeat"], result.rate, epoch.epoch, epoch.loss, _score(epoch)]
+            [result.update, run.labels["repeat"], result.rate, epoch.number, epoch.loss, _score(epoch)]
             for result in summary.trained
             for run in result.runs
             for epoch in run.curve
@@ -111,7 +111,7 @@ def curves_csv(summary: SceneSummary) -> str:
     )
 
 
-def _score(epoch: RecordedEpoch) -> float | str:
+def _score(epoch: Epoch) -> float | str:
     return "" if math.isnan(epoch.validation_error) else 1 - epoch.validation_error
 
 

@@ -1,100 +1,112 @@
-"""Carry out a protocol: selection, then full runs of every shape, everything recorded as it happens.
+"""Table 2: a selection of rates, then full runs, for every shape of network."""
 
-On a CPU one shape follows the other; on CUDA all are in flight at once, for none fills the device alone.
-
-A process that ends, however it ends, can be followed by another with the same protocol and the same
-records: it goes on at the last checkpoint, and the numbers come out the same, bit for bit.
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, cast
 
 import torch
 
+from symoptim.ensemble.registry import UPDATES
 from symoptim.ensemble.training import Ensemble
+from symoptim.errors import DataError
+from symoptim.paper.choices import DataName, Loss, ProfileName
+from symoptim.paper.data.datasets import digest_of, load
 from symoptim.paper.data.split import Split
-from symoptim.paper.records.database import Records
-from symoptim.paper.records.runs import RunRow, read_runs
+from symoptim.paper.records.database import Plain
+from symoptim.paper.records.runs import RecordedRun, RunRow
 from symoptim.paper.records.selection import NO_RATE, Candidate, candidate, choose
-from symoptim.paper.runner import Ready, Recorder, Task, Watcher, take_turns
-from symoptim.paper.table2.protocol import Protocol
+from symoptim.paper.runner import Experiment, GivenUp, Item, Phase, ReadRuns, Request, Task
+from symoptim.paper.table2.protocol import Protocol, protocol_for
 from symoptim.paper.table2.runs import (
-    Cell,
     Chosen,
     Planned,
-    cells,
+    Shape,
     full_labels,
     full_runs,
     network_of,
     selection_runs,
+    shapes,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Experiment:
-    """A protocol with all that carrying it out takes."""
+class Table2(Experiment):
+    """A protocol with its data."""
 
+    name: ClassVar[str] = "mnist"
+    loss: ClassVar[Loss] = "sum"
     protocol: Protocol
     data: Split
     device: torch.device
-    records: Records
-    watcher: Watcher
+    profile: ProfileName = "quick"
+    data_name: DataName = "digits"
 
-    def carry_out(self) -> None:
-        """Train whatever the records do not have yet."""
-        everything = [
+    @property
+    def folder(self) -> str:
+        """Name of the folder its results go to by default."""
+        return f"{self.data_name}-{self.profile}"
+
+    def configuration(self) -> Plain:
+        """All that the results depend on."""
+        return {
+            "profile": self.profile,
+            "data": self.data_name,
+            "digest": digest_of(self.data),
+            "protocol": self.protocol.as_dict(),
+            "titles": {name: UPDATES[name].title for name in self.protocol.updates},
+        }
+
+    def expected(self) -> list[Task]:
+        """Selection and full runs of all shapes; what rate they are at makes no difference."""
+        rate = self.protocol.rates[0]
+        return [
             _task(name, planned)
-            for cell in cells(self.protocol)
+            for shape in shapes(self.protocol)
             for name, planned in (
-                *selection_runs(self.protocol, cell).items(),
-                *full_runs(self.protocol, cell, lambda _update, _repeat: self.protocol.rates[0]).items(),
+                *selection_runs(self.protocol, shape).items(),
+                *full_runs(self.protocol, shape, lambda _update, _repeat: rate).items(),
             )
         ]
-        self.watcher.expect(runs=len(everything), work=sum(task.work for task in everything))
-        works = [self._trained(cell) for cell in cells(self.protocol)]
-        for in_flight in [works] if self.device.type == "cuda" else [[work] for work in works]:
-            take_turns(in_flight)
-        self.records.finish()
 
-    def _trained(self, cell: Cell) -> Iterator[Ready]:
-        """Selection and full runs of one shape; a turn is an epoch."""
-        yield from self._phase(cell, "selection", selection_runs(self.protocol, cell))
-        chosen = chosen_rates(self.records, cell)
-        self._give_up_without_rate(cell, chosen)
-        yield from self._phase(cell, "full", full_runs(self.protocol, cell, chosen))
+    def phases(self, runs: ReadRuns) -> list[Iterator[Item]]:
+        """A sequence for every shape."""
+        data = self.data.to(self.device)
+        return [self._of_shape(shape, data, runs) for shape in shapes(self.protocol)]
 
-    def _give_up_without_rate(self, cell: Cell, chosen: Chosen) -> None:
-        """Full runs for which every candidate rate diverged count as diverged; they are not trained."""
-        for name, labels in full_labels(self.protocol, cell).items():
-            if chosen(labels.update, labels.repeat) is not None:
-                continue
-            row = RunRow(name, labels._asdict(), {})
-            task = Task(row, self.protocol.train, self.protocol.stopping.maximum)
-            Recorder(self.records, self.watcher).give_up(name, task, NO_RATE)
+    def _of_shape(self, shape: Shape, data: Split, runs: ReadRuns) -> Iterator[Item]:
+        """The selection, then full runs at the rates it chose; those without a rate have diverged."""
+        yield self._phase(f"selection/{shape}", shape, data, selection_runs(self.protocol, shape), test=False)
+        chosen = chosen_rates(runs("selection"), shape)
+        for name, labels in full_labels(self.protocol, shape).items():
+            if chosen(labels.update, labels.repeat) is None:
+                row = RunRow(name, labels._asdict(), {})
+                task = Task(row, self.protocol.train, self.protocol.stopping.maximum)
+                yield GivenUp(task, NO_RATE)
+        yield self._phase(f"full/{shape}", shape, data, full_runs(self.protocol, shape, chosen), test=True)
 
-    def _phase(self, cell: Cell, phase: str, planned: Mapping[str, Planned]) -> Iterator[Ready]:
-        """Train the runs of a cell together, from where the records have them to their end."""
-        network = network_of(self.protocol, cell, self.data)
-        return Recorder(self.records, self.watcher).trained(
-            f"{phase}/{cell}",
-            {name: _task(name, plan) for name, plan in planned.items()},
+    def _phase(
+        self, name: str, shape: Shape, data: Split, planned: Mapping[str, Planned], *, test: bool
+    ) -> Phase:
+        return Phase(
+            name,
+            {run: _task(run, plan) for run, plan in planned.items()},
             lambda: Ensemble(
-                {name: plan.run for name, plan in planned.items()},
-                network,
-                self.data,
+                {run: plan.run for run, plan in planned.items()},
+                network_of(self.protocol, shape, data),
+                data,
                 batch=self.protocol.batch,
                 device=self.device,
-                test=phase == "full",
+                test=test,
             ),
         )
 
 
-def chosen_rates(records: Records, cell: Cell) -> Chosen:
-    """What the recorded selection of a cell chose, by the error after its last epoch."""
+def chosen_rates(selection: Sequence[RecordedRun], shape: Shape) -> Chosen:
+    """What the recorded selection of a shape chose, by the error after its last epoch."""
     candidates: dict[tuple[str, int], list[Candidate]] = {}
-    for run in read_runs(records.connection, "selection"):
+    for run in selection:
         labels = run.labels
-        if (labels["architecture"], labels["depth"]) == (cell.architecture, cell.depth):
+        if (labels["architecture"], labels["depth"]) == (shape.architecture, shape.depth):
             candidates.setdefault((labels["update"], labels["repeat"]), []).append(candidate(run))
     chosen = {key: choose(those) for key, those in candidates.items()}
     return lambda update, repeat: chosen[update, repeat]
@@ -103,3 +115,35 @@ def chosen_rates(records: Records, cell: Cell) -> Chosen:
 def _task(name: str, planned: Planned) -> Task:
     run = planned.run
     return Task(RunRow(name, planned.labels, run.as_dict()), run.train, run.stopping.maximum)
+
+
+def prepare(request: Request) -> Table2:
+    """The experiment that was asked for, with its images.
+
+    Args:
+        request: fields of :class:`.protocol.Protocol` are changes.
+
+    Returns:
+        The experiment.
+
+    Raises:
+        DataError: the images cannot be had; the paper's experiment in full takes nothing but MNIST for auto.
+    """
+    profile = cast(ProfileName, request.profile or "quick")
+    protocol_for(profile, "mnist", **request.changes)  # refuses bad options before data are fetched
+    name, images = _images(request, profile)
+    protocol = protocol_for(profile, name, **request.changes)
+    protocol.require_images(len(images.train_labels))
+    return Table2(protocol, images, request.device, profile, name)
+
+
+def _images(request: Request, profile: ProfileName) -> tuple[DataName, Split]:
+    choice = request.data or "auto"
+    name = cast(DataName, "mnist" if choice == "auto" else choice)
+    try:
+        return name, load(name, request.data_dir, progress=request.download)
+    except DataError as error:
+        if choice != "auto" or profile == "paper" or request.data_dir is not None:
+            raise
+        request.notice(f"MNIST could not be had, so these are 8x8 digits. {error}")
+        return "digits", load("digits")

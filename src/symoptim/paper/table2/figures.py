@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from symoptim.paper.table2.cells import ARCHITECTURES, SCHEDULES
 from symoptim.paper.table2.trajectories import PANELS, Panel
-from symoptim.support.plotting import BLUE, DARK_ORANGE, color_of, pyplot, save
+from symoptim.paper.updates import info
+from symoptim.support.plotting import BLUE, DARK_ORANGE, pyplot, save
 
 
 def draw_trajectories(panels: Sequence[Panel], titles: dict[str, str], path: Path) -> list[Path]:
@@ -76,7 +77,7 @@ def _draw_panel(axes: Any, panel: Panel, title: str) -> None:
     # A single run has no deviation: NaN leaves the band out there.
     low = [max(point.mean - point.deviation, 1e-4) for point in panel.points]
     high = [point.mean + point.deviation for point in panel.points]
-    color = color_of(panel.update)
+    color = info(panel.update).color
     axes.fill_between(epochs, low, high, color=color, alpha=0.25, linewidth=0)
     axes.plot(epochs, means, color=color, linestyle=":", linewidth=2.2)
     _draw_running(axes, panel)

@@ -13,12 +13,21 @@ from typing import Any
 from symoptim.ensemble.registry import require_updates
 from symoptim.ensemble.run import Bold, EarlyStopping, Exponential
 from symoptim.errors import OptionError
-from symoptim.paper.names import Architecture, Classifier, DataName, ProfileName, ScheduleName
+from symoptim.paper.choices import (
+    Architecture,
+    Classifier,
+    DataName,
+    ProfileName,
+    ScheduleName,
+    configured,
+    require_different,
+    require_positive,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Protocol:
-    """What is trained and how; the defaults are the paper's."""
+    """What is trained and how; the defaults are the paper's. Rates are for the loss summed over a batch."""
 
     updates: tuple[str, ...] = ("b-sgd", "sm", "un")
     architectures: tuple[Architecture, ...] = ("arch1", "arch2")
@@ -42,13 +51,8 @@ class Protocol:
 
     def __post_init__(self) -> None:
         require_updates(self.updates)
-        if len(set(self.updates)) != len(self.updates) or not self.updates:
-            named = ", ".join(self.updates) or "none"
-            raise OptionError(f"updates must be different and at least one, got {named}")
-        if self.repeats < 1:
-            raise OptionError(f"repeats must be at least 1, got {self.repeats}")
-        if self.seed < 0:
-            raise OptionError(f"seed must be 0 or more, got {self.seed}")
+        require_different(self.updates)
+        require_positive(self, "repeats")
 
     def require_images(self, available: int) -> None:
         """Refuse data with too few training images, before anything is trained."""
@@ -85,20 +89,8 @@ _DIGITS: dict[str, Any] = {"train": 1_200, "validation": 300}
 def protocol_for(profile: ProfileName, data: DataName, **changes: Any) -> Protocol:
     """The protocol of a profile for a data set, with changes; those that are None change nothing.
 
-    Args:
-        profile: how much of it.
-        data: name of the data set.
-        **changes: fields of :class:`Protocol`.
-
-    Returns:
-        The protocol.
-
-    Raises:
-        OptionError: a change breaks a rule.
-
     >>> protocol_for("paper", "mnist", repeats=None) == Protocol()
     True
     """
-    sizes = _DIGITS if data == "digits" else dict[str, Any]()
-    asked = {name: value for name, value in changes.items() if value is not None}
-    return Protocol(**{**PROFILES[profile], **sizes, **asked})
+    sizes = _DIGITS if data == "digits" else {}
+    return configured(Protocol, {**PROFILES[profile], **sizes}, changes)

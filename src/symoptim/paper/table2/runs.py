@@ -1,4 +1,4 @@
-"""From a protocol to runs: which runs there are, what each is called, and which train together.
+"""From the protocol to runs: which runs there are, what each is called, and which train together.
 
 Seeds belong to a repeat, not to a cell: in one repeat all updates and schedules, on both architectures,
 start from the same weights (where shapes agree) and see the same images in the same order, so that they
@@ -12,23 +12,17 @@ from typing import NamedTuple
 from torch import nn
 
 from symoptim.ensemble.numerics import derive_seed
-from symoptim.ensemble.run import (
-    Constant,
-    FixedEpochs,
-    Run,
-    Schedule,
-    Stopping,
-)
+from symoptim.ensemble.run import Constant, FixedEpochs, Run, Schedule, Stopping
 from symoptim.models.balance import start_balanced
 from symoptim.models.pairwise import arch1, arch2
+from symoptim.paper.choices import Architecture, ScheduleName
 from symoptim.paper.data.split import Split
-from symoptim.paper.names import Architecture, ScheduleName
 from symoptim.paper.table2.protocol import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A network shape: runs of one cell train together."""
+class Shape:
+    """A network's shape: runs of one shape train together."""
 
     architecture: Architecture
     depth: int
@@ -37,55 +31,70 @@ class Cell:
         return f"{self.architecture}-{self.depth}"
 
 
-def cells(protocol: Protocol) -> list[Cell]:
+def shapes(protocol: Protocol) -> list[Shape]:
     """All network shapes of a protocol, small ones first."""
-    return [Cell(a, depth) for depth in protocol.depths for a in protocol.architectures]
+    return [Shape(a, depth) for depth in protocol.depths for a in protocol.architectures]
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
+class Planned(NamedTuple):
     """A run with what it stands for."""
 
     labels: Mapping[str, object]
     run: Run
 
 
-def selection_runs(protocol: Protocol, cell: Cell) -> dict[str, Planned]:
+def selection_runs(protocol: Protocol, shape: Shape) -> dict[str, Planned]:
     """Short runs at every candidate rate, for every update and repeat."""
-    return {
-        f"selection/{cell}/{update}/{repeat}/{rate:g}": Planned(
-            {
-                "phase": "selection",
-                "architecture": cell.architecture,
-                "depth": cell.depth,
-                "update": update,
-                "rate": rate,
-                "repeat": repeat,
-            },
-            Run(
-                update=update,
-                rate=rate,
-                schedule=Constant(),
-                stopping=FixedEpochs(maximum=protocol.selection_epochs),
-                seed=derive_seed(protocol.seed, "selection", repeat),
-                train=protocol.selection_train,
-                validation=protocol.selection_validation,
-            ),
-        )
-        for update in protocol.updates
-        for repeat in range(protocol.repeats)
-        for rate in protocol.rates
-    }
+    planned: dict[str, Planned] = {}
+    for update in protocol.updates:
+        for repeat in range(protocol.repeats):
+            for rate in protocol.rates:
+                labels = {"phase": "selection", "architecture": shape.architecture, "depth": shape.depth}
+                run = Run(
+                    update=update,
+                    rate=rate,
+                    schedule=Constant(),
+                    stopping=FixedEpochs(maximum=protocol.selection_epochs),
+                    seed=derive_seed(protocol.seed, "selection", repeat),
+                    train=protocol.selection_train,
+                    validation=protocol.selection_validation,
+                )
+                name = f"selection/{shape}/{update}/{repeat}/{rate:g}"
+                planned[name] = Planned({**labels, "update": update, "rate": rate, "repeat": repeat}, run)
+    return planned
 
 
 Chosen = Callable[[str, int], float | None]
 """``(update, repeat) -> rate`` that the selection chose; None if every candidate diverged."""
 
 
-def full_runs(protocol: Protocol, cell: Cell, chosen: Chosen) -> dict[str, Planned]:
+class FullLabels(NamedTuple):
+    """What a full run stands for."""
+
+    phase: str
+    architecture: Architecture
+    depth: int
+    update: str
+    schedule: ScheduleName
+    repeat: int
+
+
+def full_labels(protocol: Protocol, shape: Shape) -> dict[str, FullLabels]:
+    """All full runs of a shape by name, with a rate or without, updates in blocks."""
+    return {
+        f"full/{shape}/{update}/{schedule}/{repeat}": FullLabels(
+            "full", shape.architecture, shape.depth, update, schedule, repeat
+        )
+        for update in protocol.updates
+        for repeat in range(protocol.repeats)  # neighbors see the same images, which saves time
+        for schedule in protocol.schedules
+    }
+
+
+def full_runs(protocol: Protocol, shape: Shape, chosen: Chosen) -> dict[str, Planned]:
     """Full runs at the chosen rates; those without a rate are left out."""
     planned: dict[str, Planned] = {}
-    for name, labels in full_labels(protocol, cell).items():
+    for name, labels in full_labels(protocol, shape).items():
         rate = chosen(labels.update, labels.repeat)
         if rate is not None:
             schedule, stopping = _rules(protocol, labels.schedule)
@@ -102,29 +111,6 @@ def full_runs(protocol: Protocol, cell: Cell, chosen: Chosen) -> dict[str, Plann
     return planned
 
 
-class FullLabels(NamedTuple):
-    """What a full run stands for."""
-
-    phase: str
-    architecture: Architecture
-    depth: int
-    update: str
-    schedule: ScheduleName
-    repeat: int
-
-
-def full_labels(protocol: Protocol, cell: Cell) -> dict[str, FullLabels]:
-    """All full runs of a cell by name, with a rate or without, updates in blocks."""
-    return {
-        f"full/{cell}/{update}/{schedule}/{repeat}": FullLabels(
-            "full", cell.architecture, cell.depth, update, schedule, repeat
-        )
-        for update in protocol.updates
-        for repeat in range(protocol.repeats)  # neighbors see the same images, which saves time
-        for schedule in protocol.schedules
-    }
-
-
 def _rules(protocol: Protocol, name: ScheduleName) -> tuple[Schedule, Stopping]:
     """A schedule comes with its way to stop: exponential decay runs to the end, the bold driver may stop."""
     match name:
@@ -134,13 +120,13 @@ def _rules(protocol: Protocol, name: ScheduleName) -> tuple[Schedule, Stopping]:
             return protocol.bold, protocol.stopping
 
 
-def network_of(protocol: Protocol, cell: Cell, data: Split) -> Callable[[], nn.Module]:
-    """Factory of a cell's network, for the images of a data set."""
-    make = {"arch1": arch1, "arch2": arch2}[cell.architecture]
+def network_of(protocol: Protocol, shape: Shape, data: Split) -> Callable[[], nn.Module]:
+    """Factory of a shape's network, for the images of a data set."""
+    make = {"arch1": arch1, "arch2": arch2}[shape.architecture]
     inputs, classes = data.train_images.shape[1], int(data.train_labels.max()) + 1
 
     def network() -> nn.Module:
-        model = make(cell.depth, inputs=inputs, classes=classes)
+        model = make(shape.depth, inputs=inputs, classes=classes)
         if protocol.classifier == "columns":
             nn.init.normal_(model.classifier.weight)
             start_balanced(model, classifier="columns")
