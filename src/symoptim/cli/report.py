@@ -20,12 +20,7 @@ def report(
 
 
 def show_report(written: Report, *, trajectories: bool = False) -> None:
-    """Print a report's tables, and say where the page is.
-
-    Args:
-        written: the report.
-        trajectories: whether they are shown in place of Table 2.
-    """
+    """Print a report's tables, and say where the page is."""
     console = Console()
     for table in tables_of(written, trajectories=trajectories):
         console.print(table)

@@ -20,11 +20,7 @@ reproduce = typer.Typer(no_args_is_help=True, help="Run the paper's experiments 
 
 
 def _run(name: ExperimentName, **asked: Any) -> None:
-    """Carry out an experiment with progress on the terminal, and show its report.
-
-    Raises:
-        Exit: the user pressed Ctrl-C; the records can be taken up.
-    """
+    """Carry out an experiment with progress on the terminal, and show its report."""
     console = Console(stderr=True)
     try:
         with ProgressBar(console, loss_and_score if name == "segnet" else median_error) as progress:

@@ -21,15 +21,7 @@ EPOCHS_SHOWN = 6
 
 
 def tables_of(report: Report, *, trajectories: bool = False) -> Iterator[RenderableType]:
-    """What is printed of a report.
-
-    Args:
-        report: of any experiment.
-        trajectories: whether they are shown in place of Table 2.
-
-    Yields:
-        Tables, and remarks below them.
-    """
+    """What is printed of a report."""
     match report.summary:
         case Summary() as summary:
             yield trajectories_table(summary) if trajectories else table2_table(summary)

@@ -1,6 +1,6 @@
 """What can be asked for by name, and the checks that protocols share; needs no torch."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypeVar
 
@@ -23,23 +23,13 @@ Classifier = Literal["rows", "columns"]
 Loss = Literal["sum", "mean"]
 """What a rate multiplies: the gradient of the loss summed over a batch, or of its mean."""
 
+Fields = dict[str, Any]
+"""Fields of a protocol by name."""
 T = TypeVar("T")
 
 
-def configured(protocol: type[T], profile: Mapping[str, Any], changes: Mapping[str, Any]) -> T:
-    """A protocol from its profile and changes; those that are None change nothing.
-
-    Args:
-        protocol: its dataclass.
-        profile: fields that differ from the defaults.
-        changes: fields that differ from the profile.
-
-    Returns:
-        The protocol.
-
-    Raises:
-        OptionError: there is no such field, or a change breaks a rule.
-    """
+def configured(protocol: type[T], profile: Fields, changes: Fields) -> T:
+    """A protocol from its profile and changes; those that are None change nothing."""
     known = [field.name for field in fields(protocol)]  # pyright: ignore[reportArgumentType] - a dataclass
     for name in changes:
         if name not in known:

@@ -40,17 +40,7 @@ RECORDED = {"mnist": "table2", "segnet": "segnet", "invariance": "invariance"}
 
 
 def write_report(folder: Path) -> Report:
-    """Read a folder's records and write the page, its figures, Markdown and CSV.
-
-    Args:
-        folder: where the records are, and where the files go.
-
-    Returns:
-        The report.
-
-    Raises:
-        RecordsError: there are no records, or they are of an experiment this version does not know.
-    """
+    """Read a folder's records and write the page, its figures, Markdown and CSV."""
     places = [folder / RECORDS, folder / invariance.RECORDS]
     path = next((place for place in places if place.is_file()), places[0])
     with reading(path) as connection:

@@ -18,7 +18,7 @@ import torch
 from symoptim.ensemble.decisions import Epoch
 from symoptim.ensemble.numerics import describe_device
 from symoptim.ensemble.training import Result
-from symoptim.paper.choices import Loss
+from symoptim.paper.choices import Fields, Loss
 from symoptim.paper.data.sources import ProgressBar
 from symoptim.paper.records.database import Plain, Records
 from symoptim.paper.records.findings import Finding
@@ -37,6 +37,7 @@ CHECKPOINT_SECONDS = 5.0  # work that a killed process loses at most, besides th
 CHECKPOINT_SHARE = 0.02  # ... or more where saving takes long: it may take this share of the time
 NAP = 2e-4  # seconds; epochs take a hundred times as long
 
+State = dict[str, Any]
 Ready = Callable[[], bool]
 """Tells whether a training can go on without waiting."""
 ReadRuns = Callable[[str], list[RecordedRun]]
@@ -70,11 +71,11 @@ class Training(Protocol):
         """Train every run that is running for one epoch; the one that was started, if one was."""
         ...
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """All that is needed to go on."""
         ...
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Go on from there."""
         ...
 
@@ -180,7 +181,7 @@ class Request(NamedTuple):
     data: str | None
     data_dir: Path | None
     device: torch.device
-    changes: Mapping[str, Any]
+    changes: Fields
     notice: Callable[[str], None]
     download: ProgressBar | None
 
@@ -190,18 +191,9 @@ class Interrupted(KeyboardInterrupt):
 
 
 def carry_out(experiment: Experiment, path: Path, watch: Watch | None = None) -> bool:
-    """Train whatever the records at ``path`` do not have yet.
+    """Train whatever the records at ``path`` do not have yet; whether anything was left to do.
 
-    Args:
-        experiment: what to train.
-        path: of the records file.
-        watch: is told how far it is, after every epoch.
-
-    Returns:
-        Whether anything was left to do.
-
-    Raises:
-        Interrupted: by Ctrl-C; says where the records are.
+    Ctrl-C raises :class:`Interrupted`, which says where the records are.
     """
     code = code_digest(type(experiment).__module__)
     where = describe_device(experiment.device)

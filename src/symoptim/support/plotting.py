@@ -8,6 +8,10 @@ from typing import Any
 from symoptim.errors import RecordsError
 from symoptim.support.files import require_folder
 
+# Of matplotlib, whose types are incomplete.
+Axes = Any
+Canvas = Any
+
 # Okabe and Ito's palette, which color-blind readers can tell apart.
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 DARK_ORANGE = "#A84300"  # for small letters, which need more contrast
@@ -29,19 +33,8 @@ def pyplot() -> Any:
     return plt
 
 
-def save(figure: Any, path: Path) -> list[Path]:
-    """Save a figure as PNG and SVG, and close it.
-
-    Args:
-        figure: of matplotlib.
-        path: without its ending.
-
-    Returns:
-        Both files.
-
-    Raises:
-        RecordsError: one of them cannot be written.
-    """
+def save(figure: Canvas, path: Path) -> list[Path]:
+    """Save a figure as PNG and SVG, and close it; ``path`` is without ending."""
     # Names within an SVG come from its salt: several of them can stand in one page.
     pyplot().rcParams["svg.hashsalt"] = path.name
     drawing = path.with_suffix(".svg")
@@ -52,23 +45,15 @@ def save(figure: Any, path: Path) -> list[Path]:
     return [path.with_suffix(".png"), drawing]
 
 
-def save_png(figure: Any, path: Path) -> Path:
-    """Save a figure of pictures as PNG, and close it.
-
-    Args:
-        figure: of matplotlib.
-        path: without its ending.
-
-    Returns:
-        The file.
-    """
+def save_png(figure: Canvas, path: Path) -> Path:
+    """Save a figure of pictures as PNG, and close it; ``path`` is without ending."""
     with _writing(figure, path):
         figure.savefig(path.with_suffix(".png"), dpi=110)
     return path.with_suffix(".png")
 
 
 @contextmanager
-def _writing(figure: Any, path: Path) -> Generator[None]:
+def _writing(figure: Canvas, path: Path) -> Generator[None]:
     """Close the figure in the end, and explain what the disk says."""
     try:
         require_folder(path.parent)
@@ -80,15 +65,7 @@ def _writing(figure: Any, path: Path) -> Generator[None]:
 
 
 def inline_svg(path: Path, label: str) -> str:
-    """An SVG file as a piece of HTML: without its header, its ink in the color of the text around it.
-
-    Args:
-        path: the file.
-        label: what the drawing shows, for those who cannot see it.
-
-    Returns:
-        The SVG element.
-    """
+    """An SVG file as a piece of HTML: without its header, its ink in the color of the text around it."""
     text = path.read_text(encoding="utf-8")
     named = text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
     return named.replace(_INK, "currentColor")

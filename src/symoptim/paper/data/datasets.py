@@ -17,16 +17,7 @@ from symoptim.paper.data.split import Split
 
 
 def load(name: DataName, directory: Path | None = None, *, progress: ProgressBar | None = None) -> Split:
-    """Load a data set.
-
-    Args:
-        name: which one.
-        directory: where its files are; see :func:`symoptim.paper.data.mnist.load_mnist`.
-        progress: is told how far a download is.
-
-    Returns:
-        Images and labels.
-    """
+    """Load a data set; ``directory`` is as in :func:`symoptim.paper.data.mnist.load_mnist`."""
     match name:
         case "mnist":
             return load_mnist(directory, progress=progress)
@@ -37,16 +28,7 @@ def load(name: DataName, directory: Path | None = None, *, progress: ProgressBar
 
 
 def load_scenes(name: SceneDataName, directory: Path | None, size: tuple[int, int]) -> SceneSplit:
-    """Load scenes in a size.
-
-    Args:
-        name: which ones.
-        directory: where their files are; see :func:`symoptim.paper.data.camvid.load_camvid`.
-        size: height and width.
-
-    Returns:
-        Images and labels.
-    """
+    """Load scenes in a size: height and width."""
     height, width = size
     match name:
         case "camvid":

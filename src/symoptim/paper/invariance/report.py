@@ -3,14 +3,14 @@
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from symoptim.paper.invariance.pairs import PHASE, Pair, pairs_of, to_csv
 from symoptim.paper.records.runs import RecordedExperiment, read_experiment, read_runs, reading
 from symoptim.paper.report.html import Report
 from symoptim.paper.table2.cells import ARCHITECTURES
 from symoptim.support.files import write_files
-from symoptim.support.plotting import BLUE, ORANGE, pyplot, save
+from symoptim.support.plotting import BLUE, ORANGE, Axes, pyplot, save
 
 RECORDS = "invariance.sqlite"
 """Its records may stand beside those of another experiment."""
@@ -33,15 +33,7 @@ def summarize(records: Path) -> Summary:
 
 
 def write(folder: Path, records: Path) -> Report:
-    """Write the curves and their picture.
-
-    Args:
-        folder: where the files go.
-        records: the records file.
-
-    Returns:
-        The report.
-    """
+    """Write the curves and their picture."""
     summary = summarize(records)
     asked = summary.experiment.configuration
     spread, rate = asked["protocol"]["spread"], asked["protocol"]["rate"]
@@ -54,16 +46,7 @@ def write(folder: Path, records: Path) -> Report:
 
 
 def draw_pairs(pairs: Sequence[Pair], path: Path, *, caption: str = f"{CAPTION} {NUMBERS}") -> list[Path]:
-    """Draw all panels, an architecture to a row, and save the picture.
-
-    Args:
-        pairs: the curves.
-        path: of the files, without ending.
-        caption: goes into the free cell of the grid, below the legend.
-
-    Returns:
-        The files.
-    """
+    """Draw all panels, an architecture to a row, and save the picture."""
     plt = pyplot()
     rows = [[p for p in pairs if p.architecture == a] for a in dict.fromkeys(p.architecture for p in pairs)]
     widest = max(map(len, rows))
@@ -81,7 +64,7 @@ def draw_pairs(pairs: Sequence[Pair], path: Path, *, caption: str = f"{CAPTION} 
     return save(figure, path)
 
 
-def _draw_panel(axes: Any, pair: Pair) -> None:
+def _draw_panel(axes: Axes, pair: Pair) -> None:
     epochs = range(1, len(pair.balanced) + 1)
     axes.plot(epochs, pair.balanced, color=BLUE, linewidth=5, alpha=0.45, solid_capstyle="round")
     axes.plot(epochs, pair.rescaled, color=ORANGE, linewidth=1.8, linestyle=(0, (4, 2)))
@@ -105,7 +88,7 @@ def _gap_text(gap: float) -> str:
     return f"split by {gap:.0%}" if gap < 10 else f"split by a factor of {gap:.0e}"
 
 
-def _explain(axes: Any, caption: str) -> None:
+def _explain(axes: Axes, caption: str) -> None:
     """Use a free cell of the grid for the legend."""
     axes.axis("off")
     axes.plot([], [], color=BLUE, linewidth=5, alpha=0.45, label="balanced weights")

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from symoptim.errors import RecordsError
 from symoptim.paper.records.schema import migrate, open_file
@@ -21,6 +21,9 @@ from symoptim.support.lock import Lock
 from symoptim.support.provenance import code_digest, command_line, describe_process, now
 
 Plain = Mapping[str, object]
+"""Plain data to be written."""
+Json = dict[str, Any]
+"""Plain data that were read."""
 
 
 class Circumstances(NamedTuple):
@@ -35,14 +38,7 @@ class Records:
     """A records file this process may write to; use it in a ``with`` statement."""
 
     def __init__(self, path: Path, *, torch: str, device: str, code: str | None = None) -> None:
-        """Open the file, or make it.
-
-        Args:
-            path: the file; its folder is made if need be.
-            torch: version of torch.
-            device: name of the device to be trained on.
-            code: digest of the code that trains; by default that of the whole package.
-        """
+        """Open the file, or make it; ``code`` is a digest of what trains, by default of the whole package."""
         self.path = path
         self.circumstances = Circumstances(code or code_digest(), torch, device)
         self.begun = time.monotonic()
@@ -104,15 +100,7 @@ class Records:
     def begin(self, name: str, configuration: Plain) -> bool:
         """Say what this file is about; a file that is about something else is refused.
 
-        Args:
-            name: of the experiment.
-            configuration: all that its results depend on.
-
-        Returns:
-            Whether there is work left: a finished experiment is for reading only.
-
-        Raises:
-            RecordsError: the file holds another experiment, or an unfinished one of other circumstances.
+        Returns whether there is work left: a finished experiment is for reading only.
         """
         with self.explained():
             row = self.connection.execute("SELECT * FROM experiment").fetchone()

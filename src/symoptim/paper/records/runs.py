@@ -9,10 +9,10 @@ import sqlite3
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from symoptim.errors import RecordsError
-from symoptim.paper.records.database import Plain, Records
+from symoptim.paper.records.database import Json, Plain, Records
 from symoptim.paper.records.findings import Finding, forget_findings, write_findings
 from symoptim.paper.records.schema import VERSION, migrate, require_ours, version_of
 
@@ -52,8 +52,8 @@ class RecordedRun(NamedTuple):
     """A run as recorded: its epochs in order, and how it ended. A run under way has no reason yet."""
 
     run: str
-    labels: dict[str, Any]
-    configuration: dict[str, Any]
+    labels: Json
+    configuration: Json
     reason: str | None
     diverged: bool
     curve: tuple[Epoch, ...]
@@ -69,11 +69,11 @@ class RecordedExperiment(NamedTuple):
     """What was asked for, and who worked on it."""
 
     name: str
-    configuration: dict[str, Any]
+    configuration: Json
     device: str
     torch: str
     finished: str | None
-    sessions: tuple[dict[str, Any], ...]
+    sessions: tuple[Json, ...]
 
     @property
     def seconds(self) -> float:
@@ -84,16 +84,7 @@ class RecordedExperiment(NamedTuple):
 def resume(records: Records, ensemble: str, runs: Iterable[RunRow]) -> bytes | None:
     """Begin an ensemble, or go back to its last checkpoint: epochs recorded after that will come again.
 
-    Args:
-        records: where.
-        ensemble: name of the ensemble.
-        runs: its runs.
-
-    Returns:
-        The state saved at the checkpoint; None to start at the beginning.
-
-    Raises:
-        RecordsError: the experiment is finished.
+    Returns the state saved at the checkpoint; None to start at the beginning.
     """
     if records.session is None:
         raise RecordsError(f"{records.path} is finished: nothing can be added to it")
@@ -158,17 +149,7 @@ def have_ended(records: Records, runs: Iterable[str]) -> bool:
 
 @contextmanager
 def reading(path: Path) -> Generator[sqlite3.Connection]:
-    """Open a records file for reading; it is left as it is.
-
-    Args:
-        path: the file.
-
-    Yields:
-        A connection; to a copy in memory, where the file's tables are of an older version.
-
-    Raises:
-        RecordsError: there is no such file, or it is not one of ours.
-    """
+    """Open a records file for reading; a copy in memory, where its tables are of an older version."""
     if not path.is_file():
         raise RecordsError(f"there are no records at {path}")
     try:
@@ -186,18 +167,7 @@ def reading(path: Path) -> Generator[sqlite3.Connection]:
 
 
 def read_experiment(connection: sqlite3.Connection, path: Path) -> RecordedExperiment:
-    """What the file is about.
-
-    Args:
-        connection: of the open file.
-        path: its name, for the message.
-
-    Returns:
-        The experiment.
-
-    Raises:
-        RecordsError: nothing has been written yet.
-    """
+    """What the file is about; refuse one that is about nothing yet."""
     row = connection.execute("SELECT name, configuration, device, torch, finished FROM experiment").fetchone()
     if row is None:
         raise RecordsError(f"{path} holds no experiment yet")

@@ -97,15 +97,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def require_ours(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is damaged, not of this package, or of tables this one knows nothing of.
-
-    Args:
-        connection: of the open file.
-        path: its name, for messages.
-
-    Raises:
-        RecordsError: says which of these it is.
-    """
+    """Refuse a file that is damaged, not of this package, or of tables this one knows nothing of."""
     (damage,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if damage != "ok":
         raise RecordsError(f"{path} is damaged ({damage}): move it away and start anew")
@@ -121,14 +113,7 @@ def require_ours(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def open_file(path: Path) -> sqlite3.Connection:
-    """Connect to a records file, making it if there is none.
-
-    Args:
-        path: the file.
-
-    Returns:
-        A connection in WAL mode: readers do not wait for the writer, nor it for them.
-    """
+    """Connect to a records file, making it if there is none."""
     connection = sqlite3.connect(path, timeout=10)
     try:
         if is_empty(connection):

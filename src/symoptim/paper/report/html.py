@@ -29,15 +29,7 @@ class Figure(NamedTuple):
 
 
 def render_page(template: str, **values: Any) -> str:
-    """Fill in a template of this package; values are escaped.
-
-    Args:
-        template: its path within :mod:`symoptim.paper`.
-        **values: what it asks for.
-
-    Returns:
-        The page.
-    """
+    """Fill in a template of this package; values are escaped."""
     import jinja2
 
     environment = jinja2.Environment(

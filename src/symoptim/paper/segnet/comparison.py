@@ -38,14 +38,7 @@ class ScoreComparison(NamedTuple):
 
 
 def compare(summary: SceneSummary) -> ScoreComparison | None:
-    """Compare UN and SM, which take the same path, with the best rival.
-
-    Args:
-        summary: what the records say.
-
-    Returns:
-        The comparison; None where there is nothing to compare.
-    """
+    """Compare UN and SM, which take the same path, with the best rival; None without either."""
     ours = [result for result in summary.trained if info(result.update).role == "paper"]
     rivals = [result for result in summary.trained if info(result.update).role == "rival"]
     if not ours or not rivals:

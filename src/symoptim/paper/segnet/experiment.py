@@ -151,19 +151,7 @@ def example_names(test: Scenes) -> list[str]:
 
 
 def prepare(request: Request) -> SegNetExperiment:
-    """The experiment that was asked for, with its scenes.
-
-    Args:
-        request: fields of :class:`.protocol.SegNetProtocol` are changes, and ``compiled``; the profile is by
-            default paper on a GPU, quick on a CPU.
-
-    Returns:
-        The experiment.
-
-    Raises:
-        OptionError: it is to be compiled for a CPU, or a change breaks a rule.
-        DataError: the scenes cannot be had, or not be learnt from.
-    """
+    """The experiment that was asked for, with its scenes; by default in full on a GPU, quick on a CPU."""
     where, changes = request.device, dict(request.changes)
     compiled = changes.pop("compiled", False)
     if compiled and where.type != "cuda":

@@ -9,19 +9,11 @@ from typing import Any
 from symoptim.paper.data.classes import CLASSES
 from symoptim.paper.segnet.summary import RatePoint, SceneSummary
 from symoptim.paper.updates import info
-from symoptim.support.plotting import pyplot, save, save_png
+from symoptim.support.plotting import Axes, Canvas, pyplot, save, save_png
 
 
 def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
-    """Draw the training loss and the score on the validation set over the epochs, every run a line.
-
-    Args:
-        summary: what the records say.
-        path: of the files, without ending.
-
-    Returns:
-        The files.
-    """
+    """Draw the training loss and the score on the validation set over the epochs, every run a line."""
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for result in summary.trained:
         for number, run in enumerate(result.runs):
@@ -41,16 +33,7 @@ def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
 
 
 def draw_sensitivity(points: Sequence[RatePoint], titles: dict[str, str], path: Path) -> list[Path]:
-    """Draw the test score of every short run against its rate.
-
-    Args:
-        points: the runs.
-        titles: names of the updates.
-        path: of the files, without ending.
-
-    Returns:
-        The files.
-    """
+    """Draw the test score of every short run against its rate."""
     figure, axes = pyplot().subplots(figsize=(8, 4.2), layout="constrained")
     for update in dict.fromkeys(point.update for point in points):
         mine = sorted((p for p in points if p.update == update), key=lambda point: point.rate)
@@ -66,7 +49,7 @@ def draw_sensitivity(points: Sequence[RatePoint], titles: dict[str, str], path: 
     return save(figure, path)
 
 
-def _set_log_scale(axes: Any) -> None:
+def _set_log_scale(axes: Axes) -> None:
     """A logarithmic scale with numbers as one writes them."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -80,7 +63,7 @@ def _plain(value: float, _position: int) -> str:
     return f"{value:g}"
 
 
-def _finish(axes: Any, label: str) -> None:
+def _finish(axes: Axes, label: str) -> None:
     axes.set_xlabel(label)
     if label == "epoch":
         axes.xaxis.get_major_locator().set_params(integer=True)
@@ -92,15 +75,7 @@ COLORS = (*(kind.color for kind in CLASSES), (0, 0, 0))  # the last one has no c
 
 
 def draw_predictions(summary: SceneSummary, path: Path) -> Path:
-    """Draw the examples as rows; columns are the image, the truth and every update, a legend is below.
-
-    Args:
-        summary: what the records say.
-        path: of the file, without ending.
-
-    Returns:
-        The file.
-    """
+    """Draw the examples as rows; columns are the image, the truth and every update, a legend is below."""
     plt = pyplot()
     columns = ["image", "truth", *(result.title for result in summary.trained)]
     rows = len(summary.examples)
@@ -124,7 +99,7 @@ def draw_predictions(summary: SceneSummary, path: Path) -> Path:
     return save_png(figure, path)
 
 
-def _add_legend(figure: Any, plt: Any, size: int, credit: str | None) -> None:
+def _add_legend(figure: Canvas, plt: Any, size: int, credit: str | None) -> None:
     """Colors of the classes, and whose images these are: it goes where the file goes."""
     names = (*(kind.name for kind in CLASSES), "no class")
     patches = [

@@ -18,6 +18,7 @@ from typing import Any
 from symoptim.ensemble.run import Bold, Cosine, Exponential, Schedule
 from symoptim.errors import OptionError
 from symoptim.paper.choices import (
+    Fields,
     NetworkName,
     ProfileName,
     SceneScheduleName,
@@ -96,7 +97,7 @@ def _typed(rates: tuple[float, ...]) -> str:
     return ", ".join(f"{rate:g}" for rate in rates)
 
 
-PROFILES: dict[ProfileName, dict[str, Any]] = {
+PROFILES: dict[ProfileName, Fields] = {
     "paper": {},
     "quick": {
         "updates": ("un",),

@@ -22,15 +22,7 @@ CREDIT = (
 
 
 def write(folder: Path, records: Path) -> Report:
-    """Write the page, its pictures, Markdown and CSV.
-
-    Args:
-        folder: where the files go.
-        records: the records file.
-
-    Returns:
-        The report.
-    """
+    """Write the page, its pictures, Markdown and CSV."""
     summary = summarize_scenes(records)
     sensitivity = f"\n{tables.rates_markdown(summary)}" if summary.search else ""
     scores = tables.scores_markdown(summary) + sensitivity + f"\n{provenance_list(summary.experiment)}"
@@ -75,7 +67,7 @@ def facts(summary: SceneSummary) -> Facts:
     full = sum(len(result.test) for result in summary.trained)
     full += sum(point.rate != chosen[point.update] for point in summary.finalists)
     short = f", {len(summary.search)} short ones that chose which rates ran in full" if summary.search else ""
-    rows = [
+    rows: Facts = [
         ("network", f"{NETWORKS[protocol['network']]}, from scratch"),
         (
             "data",
@@ -95,7 +87,7 @@ def remarks(summary: SceneSummary) -> list[str]:
     asked = summary.experiment.configuration
     missing = sum(result.missing for result in summary.results)
     diverged = sum(result.diverged for result in summary.results)
-    rates = asked["protocol"]["rates"] if summary.search else []
+    rates: list[float] = asked["protocol"]["rates"] if summary.search else []
     ends = [r for r in summary.trained if rates and r.rate in (min(rates), max(rates))]
     edge = "; ".join(f"{result.title} ({result.rate:g})" for result in ends)
     said = {

@@ -26,12 +26,6 @@ class Scores(NamedTuple):
 def scores_of(matrix: Sequence[Sequence[int]]) -> Scores:
     """Scores of a confusion matrix.
 
-    Args:
-        matrix: counts ``(k, j)``.
-
-    Returns:
-        The scores.
-
     >>> scores_of([[8, 2], [0, 10]]).mean_iou
     0.8166666666666667
     """

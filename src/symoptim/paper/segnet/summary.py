@@ -85,14 +85,7 @@ class SceneSummary(NamedTuple):
 
 
 def summarize_scenes(records: Path) -> SceneSummary:
-    """Read a records file.
-
-    Args:
-        records: the file.
-
-    Returns:
-        Its runs, scores and pictures.
-    """
+    """Read a records file."""
     with reading(records) as connection:
         experiment = read_experiment(connection, records)
         full, search = (read_runs(connection, phase) for phase in ("full", "search"))

@@ -80,14 +80,9 @@ class SceneTraining:
         return True
 
     def train_epoch(self) -> dict[str, Result]:
-        """Train one epoch, and measure where it is time to.
+        """Train one epoch, and measure where it is time to; a run without a finite loss ends at once.
 
-        Returns:
-            What happened, by the name of the run. With the last epoch come the findings: confusion matrices
-            of all three sets and the segmented examples. A run without a finite loss ends at once.
-
-        Raises:
-            OptionError: the run has ended.
+        With the last epoch come confusion matrices of all three sets and the segmented examples.
         """
         if not self.running:
             raise OptionError(f"run '{self.name}' has ended: there is nothing left to train")

@@ -118,17 +118,7 @@ def _task(name: str, planned: Planned) -> Task:
 
 
 def prepare(request: Request) -> Table2:
-    """The experiment that was asked for, with its images.
-
-    Args:
-        request: fields of :class:`.protocol.Protocol` are changes.
-
-    Returns:
-        The experiment.
-
-    Raises:
-        DataError: the images cannot be had; the paper's experiment in full takes nothing but MNIST for auto.
-    """
+    """The experiment that was asked for, with its images."""
     profile = cast(ProfileName, request.profile or "quick")
     protocol_for(profile, "mnist", **request.changes)  # refuses bad options before data are fetched
     name, images = _images(request, profile)

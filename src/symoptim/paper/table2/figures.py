@@ -7,21 +7,13 @@ from typing import Any, NamedTuple
 from symoptim.paper.table2.cells import ARCHITECTURES, SCHEDULES
 from symoptim.paper.table2.trajectories import PANELS, Panel
 from symoptim.paper.updates import info
-from symoptim.support.plotting import BLUE, DARK_ORANGE, pyplot, save
+from symoptim.support.plotting import BLUE, DARK_ORANGE, Axes, pyplot, save
 
 
 def draw_trajectories(panels: Sequence[Panel], titles: dict[str, str], path: Path) -> list[Path]:
     """Draw mean test error over the epochs, dotted, with a band of one standard deviation.
 
     The number of runs still running is the gray area at the foot of each panel.
-
-    Args:
-        panels: what to draw.
-        titles: names of the updates.
-        path: of the files, without ending.
-
-    Returns:
-        The files.
     """
     plt = pyplot()
     updates = list(dict.fromkeys(panel.update for panel in panels))
@@ -50,7 +42,7 @@ def draw_trajectories(panels: Sequence[Panel], titles: dict[str, str], path: Pat
     return save(figure, path)
 
 
-def _set_scale(axes: Any, means: Sequence[float]) -> None:
+def _set_scale(axes: Axes, means: Sequence[float]) -> None:
     """A logarithmic scale for all panels, with room below the lowest mean for the runs still running."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -66,7 +58,7 @@ def _short(value: float, _position: int) -> str:
     return f"{value:g}".removeprefix("0")
 
 
-def _draw_panel(axes: Any, panel: Panel, title: str) -> None:
+def _draw_panel(axes: Axes, panel: Panel, title: str) -> None:
     axes.text(0.97, 0.93, title, transform=axes.transAxes, ha="right", va="top", fontweight="bold")
     axes.grid(alpha=0.25, which="both", linewidth=0.5)
     if not panel.points:
@@ -83,7 +75,7 @@ def _draw_panel(axes: Any, panel: Panel, title: str) -> None:
     _draw_running(axes, panel)
 
 
-def _draw_running(axes: Any, panel: Panel) -> None:
+def _draw_running(axes: Axes, panel: Panel) -> None:
     """Runs still running, on a scale of its own that fills the lowest eighth of the panel."""
     running = [point.running for point in panel.points]
     own = axes.twinx()
@@ -139,15 +131,7 @@ def _arch2(inputs: int) -> list[Block]:
 
 
 def draw_architectures(path: Path, *, inputs: int = 784) -> list[Path]:
-    """Draw both networks, two layers deep, one below the other.
-
-    Args:
-        path: of the files, without ending.
-        inputs: number of pixels.
-
-    Returns:
-        The files.
-    """
+    """Draw both networks, two layers deep, one below the other."""
     plt = pyplot()
     drawings = {"Arch1": _arch1(inputs), "Arch2": _arch2(inputs)}
     figure, grid = plt.subplots(len(drawings), 1, figsize=(11, 4.2), layout="constrained")
@@ -164,7 +148,7 @@ def draw_architectures(path: Path, *, inputs: int = 784) -> list[Path]:
     return save(figure, path)
 
 
-def _draw_block(axes: Any, x: float, block: Block) -> None:
+def _draw_block(axes: Axes, x: float, block: Block) -> None:
     """A box; those that a rescaling changes are filled, and what happens to them stands below."""
     from matplotlib.patches import FancyBboxPatch
 

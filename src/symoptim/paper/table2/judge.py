@@ -60,16 +60,7 @@ class Judgment(NamedTuple):
 
 
 def judge(claims: Sequence[Claim], samples: Samples, runs: Sequence[RecordedRun]) -> list[Judgment]:
-    """Judge all claims together.
-
-    Args:
-        claims: what to judge.
-        samples: test errors of every cell, runs that diverged left out.
-        runs: the full runs, for claims about how they ended.
-
-    Returns:
-        A judgment for every claim, in their order.
-    """
+    """Judge all claims together, by the test errors of every cell, and by how the full runs ended."""
     comparisons = [c for claim in claims if isinstance(claim.evidence, tuple) for c in claim.evidence]
     measured = {c: m for c in dict.fromkeys(comparisons) if (m := _measure(c, samples))}
     corrected = holm({comparison: m.difference.p for comparison, m in measured.items()})

@@ -17,6 +17,7 @@ from symoptim.paper.choices import (
     Architecture,
     Classifier,
     DataName,
+    Fields,
     ProfileName,
     ScheduleName,
     configured,
@@ -71,7 +72,7 @@ class Protocol:
 
 
 # Quick: small enough for two CPU cores, large enough for every rule to have its turn.
-PROFILES: dict[ProfileName, dict[str, Any]] = {
+PROFILES: dict[ProfileName, Fields] = {
     "paper": {},
     "quick": {
         "depths": (2,),
@@ -83,7 +84,7 @@ PROFILES: dict[ProfileName, dict[str, Any]] = {
     },
 }
 # Digits has 1,500 training images: as many for the selection as MNIST's has, and all for the full runs.
-_DIGITS: dict[str, Any] = {"train": 1_200, "validation": 300}
+_DIGITS: Fields = {"train": 1_200, "validation": 300}
 
 
 def protocol_for(profile: ProfileName, data: DataName, **changes: Any) -> Protocol:

@@ -40,15 +40,7 @@ SMALLER = "A smaller experiment than the paper's: only the profile paper compare
 
 
 def write(folder: Path, records: Path) -> Report:
-    """Write the page, its figures, Markdown and CSV.
-
-    Args:
-        folder: where the files go.
-        records: the records file.
-
-    Returns:
-        The report.
-    """
+    """Write the page, its figures, Markdown and CSV."""
     summary = summarize(records)
     texts = {
         PAGE: render(summary, folder),
@@ -73,15 +65,7 @@ def provenance(summary: Summary) -> str:
 
 
 def render(summary: Summary, folder: Path) -> str:
-    """The page as HTML; its figures are drawn into the folder on the way.
-
-    Args:
-        summary: what the records say.
-        folder: of the results; a file of the invariance experiment there is shown too.
-
-    Returns:
-        The page.
-    """
+    """The page as HTML; its figures are drawn into the folder on the way."""
     family = {j.comparison for judgment in summary.judgments for j in judgment.comparisons if j.difference}
     return render_page(
         "table2/report.html.j2",
@@ -114,9 +98,9 @@ def facts(summary: Summary) -> Facts:
     verdicts = Counter(judgment.verdict for judgment in summary.judgments)
     untested = sum(isinstance(judgment.claim.evidence, NotTested) for judgment in summary.judgments)
     size = "the paper's in full" if asked["profile"] == "paper" else "the paper's rules in small"
-    rows = [
+    rows: Facts = [
         ("protocol", f"{size}; {summary.protocol['repeats']} repeats of {len(summary.cells)} cells"),
-        ("data", DATA.get(asked["data"], asked["data"])),
+        ("data", DATA.get(asked["data"]) or asked["data"]),
         ("trained", f"{ended} networks on {experiment.device} in {duration(experiment.seconds)}"),
     ]
     trained = [cell for cell in summary.cells if cell.errors]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from symoptim.paper.records.database import Json
 from symoptim.paper.records.runs import (
     RecordedExperiment,
     RecordedRun,
@@ -49,7 +50,7 @@ class Summary:
     runs: list[RecordedRun]
 
     @property
-    def protocol(self) -> dict[str, Any]:
+    def protocol(self) -> Json:
         """The protocol, as plain data."""
         return self.experiment.configuration["protocol"]
 
