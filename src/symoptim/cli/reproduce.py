@@ -32,8 +32,9 @@ def _run(name: ExperimentName, **asked: Any) -> None:
                 **asked,
             )
     except KeyboardInterrupt as stopped:
-        if str(stopped):
-            say(console, f"{stopped}; to go on from its last checkpoint: {command_line()}")
+        if not str(stopped):  # nothing was trained yet
+            raise
+        say(console, f"{stopped}; to go on from its last checkpoint: {command_line()}")
         raise typer.Exit(130) from None
     show_report(written, trajectories=name == "trajectories")
 

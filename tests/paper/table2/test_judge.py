@@ -2,16 +2,7 @@ import random
 
 import pytest
 
-from symoptim.paper.table2.claims import (
-    CLAIMS,
-    MARGIN,
-    Claim,
-    CloseMeans,
-    EndsBy,
-    LowerMean,
-    LowerSpread,
-    NotTested,
-)
+from symoptim.paper.table2.claims import CLAIMS, MARGIN, Claim, Comparison, EndsBy, NotTested
 from symoptim.paper.table2.judge import Judgment, judge
 from symoptim.paper.table2.published import TABLE2, Key
 from tests.support.recorded import a_recorded_run
@@ -33,27 +24,27 @@ SAMPLES = {A: sample(0.020), B: sample(0.018, seed=1), C: sample(0.0201, seed=2)
 
 
 def test_a_claim_whose_comparisons_all_favor_it_holds() -> None:
-    judgment = verdict_on((LowerMean(B, A), LowerMean(B, C)), SAMPLES)
+    judgment = verdict_on((Comparison("mean", B, A), Comparison("mean", B, C)), SAMPLES)
     assert (judgment.verdict, judgment.why) == ("held", "2 of 2 comparisons favor it.")
 
 
 def test_a_single_contradiction_is_enough_not_to_hold() -> None:
-    judgment = verdict_on((LowerMean(B, A), LowerMean(C, B)), SAMPLES)
+    judgment = verdict_on((Comparison("mean", B, A), Comparison("mean", C, B)), SAMPLES)
     assert judgment.verdict == "not held"
     assert judgment.why.startswith("1 of 2 comparisons favor it, 1 against (claimed ")
     assert "bold driver, Arch2: UN below SM, found +0.002" in judgment.why
 
 
 def test_what_is_not_significant_is_undecided() -> None:
-    judgment = verdict_on((LowerMean(B, A), LowerMean(A, C)), SAMPLES)
+    judgment = verdict_on((Comparison("mean", B, A), Comparison("mean", A, C)), SAMPLES)
     assert judgment.verdict == "undecided"
     assert judgment.why == "1 of 2 comparisons favor it, 1 not significant."
 
 
 def test_missing_runs_leave_a_claim_undecided() -> None:
     one_repeat = {A: [0.02], B: [0.01]}
-    assert verdict_on((LowerMean(B, A),), one_repeat).why == "The records lack the runs it is about."
-    partly = verdict_on((LowerMean(B, A), LowerMean(B, C)), {A: SAMPLES[A], B: SAMPLES[B]})
+    assert verdict_on((Comparison("mean", B, A),), one_repeat).why == "The records lack the runs it is about."
+    partly = verdict_on((Comparison("mean", B, A), Comparison("mean", B, C)), {A: SAMPLES[A], B: SAMPLES[B]})
     assert (partly.verdict, partly.why) == (
         "undecided",
         "1 of 1 comparisons favor it, 1 lack runs.",
@@ -62,38 +53,39 @@ def test_missing_runs_leave_a_claim_undecided() -> None:
 
 def test_spreads_of_fewer_than_four_runs_are_not_compared() -> None:
     few = {A: [0.01, 0.02, 0.03], B: [0.02, 0.02, 0.021]}
-    assert verdict_on((LowerSpread(B, A),), few).why == "The records lack the runs it is about."
+    assert verdict_on((Comparison("spread", B, A),), few).why == "The records lack the runs it is about."
 
 
 def test_comparisons_are_corrected_as_one_family() -> None:
     weak = {A: sample(0.0200, seed=3), B: sample(0.0195, seed=4), C: sample(0.02, seed=5)}
-    alone = verdict_on((LowerMean(B, A),), weak)
+    alone = verdict_on((Comparison("mean", B, A),), weak)
     assert alone.verdict == "held"
-    crowd = [Claim(1, "it", (LowerMean(B, A),))]
-    crowd += [
-        Claim(k, "others", (LowerMean(A, C), LowerSpread(A, C), LowerSpread(B, C))) for k in range(2, 4)
-    ]
+    crowd = [Claim(1, "it", (Comparison("mean", B, A),))]
+    others = (Comparison("mean", A, C), Comparison("spread", A, C), Comparison("spread", B, C))
+    crowd += [Claim(k, "others", others) for k in range(2, 4)]
     crowded, *_ = judge(crowd, weak, [])
     assert crowded.comparisons[0].p == pytest.approx(4 * alone.comparisons[0].p)  # shared ones count once
 
 
 def test_comparisons_of_the_same_cells_about_different_things_are_different() -> None:
-    judgment = verdict_on((LowerMean(B, A), LowerSpread(B, A), CloseMeans(B, A)), SAMPLES)
+    judgment = verdict_on(
+        (Comparison("mean", B, A), Comparison("spread", B, A), Comparison("close", B, A)), SAMPLES
+    )
     assert len({judged.difference for judged in judgment.comparisons}) == 3
 
 
 def test_spreads_are_judged_by_their_direction() -> None:
     spread = {A: sample(0.02, 0.0001, n=30), B: sample(0.02, 0.003, seed=1, n=30)}
-    assert verdict_on((LowerSpread(A, B),), spread).verdict == "held"
-    assert verdict_on((LowerSpread(B, A),), spread).verdict == "not held"
+    assert verdict_on((Comparison("spread", A, B),), spread).verdict == "held"
+    assert verdict_on((Comparison("spread", B, A),), spread).verdict == "not held"
 
 
 def test_closeness_is_proved_disproved_or_open() -> None:
     near, far = sample(0.0201, seed=6), sample(0.030, seed=7)
-    assert verdict_on((CloseMeans(A, B),), {A: SAMPLES[A], B: near}).verdict == "held"
-    assert verdict_on((CloseMeans(A, B),), {A: SAMPLES[A], B: far}).verdict == "not held"
+    assert verdict_on((Comparison("close", A, B),), {A: SAMPLES[A], B: near}).verdict == "held"
+    assert verdict_on((Comparison("close", A, B),), {A: SAMPLES[A], B: far}).verdict == "not held"
     vague = sample(0.0201, 10 * MARGIN, seed=8)
-    assert verdict_on((CloseMeans(A, B),), {A: SAMPLES[A], B: vague}).verdict == "undecided"
+    assert verdict_on((Comparison("close", A, B),), {A: SAMPLES[A], B: vague}).verdict == "undecided"
 
 
 @pytest.mark.parametrize(("lengths", "verdict"), [((26, 30), "held"), ((26, 31), "not held")])

@@ -18,18 +18,7 @@ from symoptim.paper.report.statistics import (
     compare_with_margin,
     holm,
 )
-from symoptim.paper.table2.claims import (
-    MARGIN,
-    UPDATES,
-    Claim,
-    CloseMeans,
-    Comparison,
-    EndsBy,
-    LowerMean,
-    LowerSpread,
-    NotTested,
-    describe,
-)
+from symoptim.paper.table2.claims import MARGIN, UPDATES, Claim, Comparison, EndsBy, NotTested, describe
 from symoptim.paper.table2.published import Key
 from symoptim.support.files import csv_text
 
@@ -79,16 +68,12 @@ def _measure(comparison: Comparison, samples: Samples) -> Measured | None:
     """Test a comparison; None if either cell has too few runs for it."""
     first, second = samples.get(comparison.lower, ()), samples.get(comparison.higher, ())
     # Of two values both are equally far from their median, and of three one is not far at all.
-    needed = 4 if isinstance(comparison, LowerSpread) else 2
+    needed = 4 if comparison.kind == "spread" else 2
     if len(first) < needed or len(second) < needed:
         return None
-    match comparison:
-        case LowerMean():
-            difference = compare_means(first, second)
-        case LowerSpread():
-            difference = compare_spreads(first, second)
-        case CloseMeans():
-            return Measured(*compare_with_margin(first, second, MARGIN))
+    if comparison.kind == "close":
+        return Measured(*compare_with_margin(first, second, MARGIN))
+    difference = (compare_spreads if comparison.kind == "spread" else compare_means)(first, second)
     return Measured(difference, difference.value < 0)
 
 
@@ -136,11 +121,11 @@ def _verdict(judged: Sequence[Judged]) -> tuple[Verdict, str]:
 def _effect(judged: Sequence[Judged]) -> str:
     """Range of the differences in means, and of the ratios of deviations."""
     words: list[str] = []
-    means = [j.difference for j in judged if j.difference and not isinstance(j.comparison, LowerSpread)]
+    means = [j.difference for j in judged if j.difference and j.comparison.kind != "spread"]
     if means:
         errors, effects = _range([d.value for d in means], "+.4f"), _range([d.effect for d in means], "+.1f")
         words.append(f"error {errors}, d {effects}")
-    ratios = [j.difference.effect for j in judged if j.difference and isinstance(j.comparison, LowerSpread)]
+    ratios = [j.difference.effect for j in judged if j.difference and j.comparison.kind == "spread"]
     if ratios:
         words.append(f"deviation times {_range(ratios, '.1f')}")
     return "; ".join(words)

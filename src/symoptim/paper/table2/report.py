@@ -14,16 +14,7 @@ from symoptim.paper.report.provenance import provenance_list, provenance_with_da
 from symoptim.paper.report.statistics import mean_interval
 from symoptim.paper.table2 import cells, judge, trajectories
 from symoptim.paper.table2.cells import ARCHITECTURES, SCHEDULES, Cell, headings, pair_text, rows_of
-from symoptim.paper.table2.claims import (
-    MARGIN,
-    Claim,
-    CloseMeans,
-    Comparison,
-    LowerMean,
-    LowerSpread,
-    NotTested,
-    describe,
-)
+from symoptim.paper.table2.claims import MARGIN, Claim, Comparison, NotTested, describe
 from symoptim.paper.table2.figures import draw_architectures, draw_trajectories
 from symoptim.paper.table2.judge import Judged, Judgment
 from symoptim.paper.table2.published import TABLE2
@@ -187,12 +178,12 @@ def papers_own(claim: Claim) -> str:
 
 def _printed_agrees(comparison: Comparison) -> bool:
     lower, higher = TABLE2[comparison.lower], TABLE2[comparison.higher]
-    match comparison:
-        case LowerMean():
+    match comparison.kind:
+        case "mean":
             return lower.mean < higher.mean
-        case LowerSpread():
+        case "spread":
             return lower.deviation < higher.deviation
-        case CloseMeans():
+        case "close":
             return abs(lower.mean - higher.mean) < MARGIN
 
 
@@ -227,7 +218,7 @@ def _comparison(judgment: Judgment, judged: Judged) -> Mapping[str, Any]:
     difference = judged.difference
     if difference is None:
         return {**row, "difference": "", "interval": "", "effect": "", "p": ""}
-    unit = "times" if isinstance(judged.comparison, LowerSpread) else "d"
+    unit = "times" if judged.comparison.kind == "spread" else "d"
     return {
         **row,
         "difference": f"{difference.value:+.4f}",
