@@ -15,7 +15,7 @@ from symoptim.cli.app import app
 from symoptim.cli.options import Rates, SceneUpdates
 from symoptim.paper.data import roads
 from symoptim.paper.segnet.protocol import PROFILES, segnet_protocol
-from symoptim.paper.segnet.updates import OPTIMIZERS
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 from tests.cli.test_reproduce import refuse
 from tests.cli.test_survival import recorded_epochs, wait_for_epochs
 from tests.support.tiny_camvid import write
@@ -235,7 +235,7 @@ def test_bad_options_are_refused_before_anything_is_done(
 
 def test_help_names_every_update() -> None:
     (option,) = SceneUpdates.__metadata__
-    assert option.help == f"Of {', '.join(OPTIMIZERS)}."
+    assert option.help == f"Of {', '.join(SCENE_OPTIMIZERS)}."
     quick, paper = (",".join(segnet_protocol(profile).updates) for profile in ("quick", "paper"))
     assert option.show_default == f"quick {quick}; paper {paper}"
 

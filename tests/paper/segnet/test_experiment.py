@@ -13,7 +13,7 @@ from symoptim.paper.records.runs import RecordedRun, reading
 from symoptim.paper.segnet.experiment import example_names
 from symoptim.paper.segnet.images import label_png
 from symoptim.paper.segnet.training import SceneTraining
-from symoptim.paper.segnet.updates import OPTIMIZERS
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 from tests.support.small_scenes import small_scenes
 from tests.support.small_segnet import SMALL, carry_out
 from tests.support.written import runs_of
@@ -174,7 +174,7 @@ def test_without_rates_every_update_takes_the_one_it_is_registered_with(tmp_path
     assert watcher.seen == watcher.expected == (2, 2 * 3 * 12)
     assert runs_of(path, "search") == []
     for run in runs_of(path, "full"):
-        assert run.curve[0].rate == OPTIMIZERS[run.labels["update"]].rate
+        assert run.curve[0].rate == SCENE_OPTIMIZERS[run.labels["update"]].rate
 
 
 @pytest.mark.parametrize(

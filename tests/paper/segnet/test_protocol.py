@@ -5,7 +5,7 @@ import pytest
 from symoptim.ensemble.run import Bold, Cosine, Exponential
 from symoptim.errors import OptionError
 from symoptim.paper.segnet.protocol import PROFILES, SegNetProtocol, segnet_protocol
-from symoptim.paper.segnet.updates import OPTIMIZERS
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 
 
 def test_the_paper_profile_is_segnet_at_full_size_for_the_papers_epochs() -> None:
@@ -82,10 +82,10 @@ def test_no_more_rates_run_in_full_than_there_are(
     assert SegNetProtocol(rates=rates, finalists=finalists).places == places
 
 
-@pytest.mark.parametrize("update", OPTIMIZERS)
+@pytest.mark.parametrize("update", SCENE_OPTIMIZERS)
 def test_every_update_is_registered_with_a_rate_inside_the_grid(update: str) -> None:
     lowest, *_, highest = SegNetProtocol().rates
-    assert lowest < OPTIMIZERS[update].rate < highest
+    assert lowest < SCENE_OPTIMIZERS[update].rate < highest
 
 
 @pytest.mark.parametrize("profile", PROFILES)

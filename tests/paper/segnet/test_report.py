@@ -7,7 +7,7 @@ import pytest
 from symoptim.paper.registry import write_report
 from symoptim.paper.segnet.report import facts, protocol_facts, remarks
 from symoptim.paper.segnet.summary import SceneSummary
-from symoptim.paper.segnet.updates import OPTIMIZERS
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 from tests.paper.segnet.conftest import Sample, asked_otherwise, scored
 from tests.paper.table2.test_report import Reader
 
@@ -227,7 +227,7 @@ def asked(summary: SceneSummary, *, compiled: bool = False, **protocol: object) 
 
 def test_the_protocol_describes_every_update_by_its_title(scene_summary: SceneSummary) -> None:
     said = asked(scene_summary)
-    assert (said["UN"], said["SGD"]) == (OPTIMIZERS["un"].words, OPTIMIZERS["sgd"].words)
+    assert (said["UN"], said["SGD"]) == (SCENE_OPTIMIZERS["un"].words, SCENE_OPTIMIZERS["sgd"].words)
     assert "mean loss" in said["rate"]
 
 

@@ -23,7 +23,7 @@ from symoptim.paper.segnet.labels import class_weights
 from symoptim.paper.segnet.protocol import SegNetProtocol, segnet_protocol
 from symoptim.paper.segnet.runs import Planned, full_run, network_of, search_runs
 from symoptim.paper.segnet.training import SceneTraining
-from symoptim.paper.segnet.updates import OPTIMIZERS
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 from symoptim.paper.updates import info
 
 Network = Callable[[], nn.Module]
@@ -59,7 +59,7 @@ class SegNetExperiment(Experiment):
             "protocol": self.protocol.as_dict(),
             "compiled": self.compiled,
             "titles": {name: info(name).title for name in self.protocol.updates},
-            "words": {name: OPTIMIZERS[name].words for name in self.protocol.updates},
+            "words": {name: SCENE_OPTIMIZERS[name].words for name in self.protocol.updates},
         }
 
     def prepare(self, records: Records) -> None:
@@ -88,7 +88,7 @@ class SegNetExperiment(Experiment):
             yield self._phase(planned, data, network)
         for update in protocol.updates:
             # Without a search the rate is the registered one.
-            rates = _ranked(runs, "search", update) if protocol.rates else [OPTIMIZERS[update].rate]
+            rates = _ranked(runs, "search", update) if protocol.rates else [SCENE_OPTIMIZERS[update].rate]
             for rate in rates[: protocol.places]:
                 yield self._phase(full_run(protocol, update, rate, 0), data, network)
             spare = max(0, protocol.places - max(1, len(rates)))

@@ -29,7 +29,7 @@ from symoptim.paper.choices import (
     require_positive,
 )
 from symoptim.paper.segnet.augment import Augmentation
-from symoptim.paper.segnet.updates import OPTIMIZERS
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class SegNetProtocol:
     finalists: int = 3
 
     def __post_init__(self) -> None:
-        require_known(self.updates, OPTIMIZERS)
+        require_known(self.updates, SCENE_OPTIMIZERS)
         require_different(self.updates)
         counts = ("features", "epochs", "repeats", "batch", "measure_every", "search_epochs", "finalists")
         require_positive(self, *counts)

@@ -20,7 +20,7 @@ from symoptim.paper.data.scenes import Scenes
 from symoptim.paper.segnet.augment import Augmentation
 from symoptim.paper.segnet.images import Standardize
 from symoptim.paper.segnet.protocol import SegNetProtocol
-from symoptim.paper.segnet.updates import OPTIMIZERS
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +44,7 @@ class SceneRun:
 
     def __post_init__(self) -> None:
         require_rules(self.rate, self.schedule, self.stopping)
-        require_known([self.update], OPTIMIZERS)
+        require_known([self.update], SCENE_OPTIMIZERS)
         if not isinstance(self.stopping, FixedEpochs):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OptionError(f"runs on scenes train a fixed number of epochs, got {self.stopping!r}")
         require_positive(self, "batch", "measure_every")

@@ -7,7 +7,7 @@
 
 Filters before batch normalization are what the paper's updates are for; the classifier, the scales and
 shifts of batch normalization take plain steps at the same rate. To have another update, put it in:
-``OPTIMIZERS["nadam"] = SceneOptimizer(make, 1e-3, "as in torch")``, and its title into
+``SCENE_OPTIMIZERS["nadam"] = SceneOptimizer(make, 1e-3, "as in torch")``, and its title into
 :data:`symoptim.paper.updates.UPDATES`.
 """
 
@@ -79,7 +79,7 @@ def _invariant_adamw(model: nn.Module, rate: Tensor) -> Optimizer:
 PLAINLY = "everything else by plain SGD at the same rate"
 
 
-OPTIMIZERS: dict[str, SceneOptimizer] = {
+SCENE_OPTIMIZERS: dict[str, SceneOptimizer] = {
     "un": SceneOptimizer(
         _unit_norm, 0.1, f"filters before batch normalization on the unit sphere, {PLAINLY}"
     ),
