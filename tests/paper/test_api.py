@@ -79,6 +79,10 @@ def test_architectures_are_drawn(tmp_path: Path) -> None:
     [
         ("table3", {}, "unknown experiment 'table3'; choose from table2, trajectories, segnet"),
         ("table2", {"repeat": 3}, "unknown option 'repeat'; choose from updates, architectures, depths"),
+        ("table2", {"profile": "huge"}, "unknown profile 'huge'; choose from quick, paper"),
+        ("table2", {"data": "cifar"}, "unknown data set 'cifar'; choose from auto, mnist"),
+        ("segnet", {"data": "mnist"}, "unknown data set 'mnist'; choose from auto, camvid, roads"),
+        ("invariance", {"data": "auto"}, "unknown data set 'auto'; choose from mnist, fashion-mnist, digits"),
         ("table2", {"repeats": 0}, "repeats must be at least 1, got 0"),
         ("segnet", {"width": 3}, "unknown option 'width'; choose from updates, network, features"),
         ("invariance", {"spread": 1.0}, "spread must be above 1"),
@@ -88,7 +92,7 @@ def test_bad_options_are_refused_before_anything_is_written(
     name, overrides: dict[str, object], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(OptionError, match=message):
-        reproduce(name, out=tmp_path / "out", profile="quick", **overrides)
+        reproduce(name, out=tmp_path / "out", **{"profile": "quick", **overrides})
     assert not (tmp_path / "out").exists()
 
 

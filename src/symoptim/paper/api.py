@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from symoptim.errors import OptionError
-from symoptim.paper.choices import ExperimentName
+from symoptim.paper.choices import ExperimentName, ProfileName, require_choice
 from symoptim.paper.registry import EXPERIMENTS
 from symoptim.paper.report.html import Report
 from symoptim.paper.table2.figures import draw_architectures
@@ -61,8 +60,8 @@ def reproduce(
     if name == "architectures":
         where = folder or Path("results") / name
         return Report(name, None, draw_architectures(where / name))
-    if name not in EXPERIMENTS:
-        raise OptionError(f"unknown experiment '{name}'; choose from {', '.join(get_args(ExperimentName))}")
+    require_choice("experiment", name, get_args(ExperimentName))
+    require_choice("profile", profile or "quick", get_args(ProfileName))
     # Torch is slow to import, and nothing before needs it.
     from symoptim.ensemble.numerics import device_named
     from symoptim.paper.runner import Request, carry_out

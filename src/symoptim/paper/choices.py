@@ -1,6 +1,6 @@
 """What can be asked for by name, and the checks that protocols share; needs no torch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypeVar
 
@@ -38,17 +38,27 @@ def configured(protocol: type[T], profile: Fields, changes: Fields) -> T:
     return protocol(**{**profile, **asked})
 
 
-def require_known(names: Iterable[str], known: Iterable[str]) -> None:
+def require_choice(option: str, value: str, choices: Iterable[str]) -> None:
+    """Refuse a value that there is not.
+
+    >>> require_choice("profile", "huge", ["quick", "paper"])
+    Traceback (most recent call last):
+    symoptim.errors.OptionError: unknown profile 'huge'; choose from quick, paper
+    """
+    known = list(choices)
+    if value not in known:
+        raise OptionError(f"unknown {option} '{value}'; choose from {', '.join(known)}")
+
+
+def require_known(names: Iterable[str], known: Collection[str]) -> None:
     """Refuse names of updates that are not registered.
 
     >>> require_known(["sm", "lion"], ["sm", "un"])
     Traceback (most recent call last):
     symoptim.errors.OptionError: unknown update 'lion'; choose from sm, un
     """
-    choices = list(known)
     for name in names:
-        if name not in choices:
-            raise OptionError(f"unknown update '{name}'; choose from {', '.join(choices)}")
+        require_choice("update", name, known)
 
 
 def require_different(updates: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
 """How figures look: one palette, one way to save, and ink that follows the page's colors."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,21 @@ def pyplot() -> Any:
     plt.rcParams.update(dict.fromkeys(ink, _INK))
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
     return plt
+
+
+def set_log_scale(
+    axes: Axes, numbers: tuple[float, ...], form: Callable[[float], str] = "{:g}".format
+) -> None:
+    """A logarithmic vertical scale with these multiples of powers of ten, as one writes them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    def text(value: float, _position: int) -> str:
+        return form(value)
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=numbers))
+    axes.yaxis.set_major_formatter(FuncFormatter(text))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def save(figure: Canvas, path: Path) -> list[Path]:

@@ -6,7 +6,7 @@ differently; the updates of the paper do not see the scaling, and their loss cur
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, cast, get_args
 
 import torch
 
@@ -15,7 +15,7 @@ from symoptim.ensemble.run import Constant, FixedEpochs, Run
 from symoptim.ensemble.training import Ensemble
 from symoptim.errors import OptionError
 from symoptim.models.pairwise import PairwiseNetwork, arch1, arch2
-from symoptim.paper.choices import Architecture, DataName, Loss, configured, require_positive
+from symoptim.paper.choices import Architecture, DataName, Loss, configured, require_choice, require_positive
 from symoptim.paper.data.datasets import digest_of, load
 from symoptim.paper.data.split import Split
 from symoptim.paper.invariance.pairs import PHASE, STARTS
@@ -138,5 +138,6 @@ def _name(architecture: Architecture, start: str, update: str) -> str:
 def prepare(request: Request) -> Invariance:
     """The experiment that was asked for, with its images; there is no profile."""
     protocol = configured(Rescaling, {}, request.changes)
+    require_choice("data set", request.data or "digits", get_args(DataName))
     name = cast(DataName, request.data or "digits")
     return Invariance(protocol, load(name, request.data_dir, progress=request.download), request.device, name)

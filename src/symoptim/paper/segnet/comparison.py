@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from symoptim.paper.report.statistics import compare_means, compare_with_margin
+from symoptim.paper.report.statistics import Difference, compare_means, compare_with_margin
 from symoptim.paper.segnet.summary import SceneSummary, UpdateResult, mean_of
 from symoptim.paper.updates import info
 
@@ -52,12 +52,11 @@ def compare(summary: SceneSummary) -> ScoreComparison | None:
         return ScoreComparison(*sides, math.nan, math.nan, math.nan, math.nan, "too few runs to tell")
     error = math.sqrt(statistics.variance(sample) / len(sample) + statistics.variance(theirs) / len(theirs))
     found = compare_means(sample, theirs)
-    finding = _finding(sample, theirs)
+    finding = _finding(found, sample, theirs)
     return ScoreComparison(*sides, error, found.low, found.high, found.p, finding)
 
 
-def _finding(sample: Sequence[float], theirs: Sequence[float]) -> str:
-    found = compare_means(sample, theirs)
+def _finding(found: Difference, sample: Sequence[float], theirs: Sequence[float]) -> str:
     close, is_close = compare_with_margin(sample, theirs, MARGIN)
     if math.isnan(found.low):
         return "runs do not vary: no test can tell"

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, cast, get_args
 
 import torch
 from torch import nn
 
 from symoptim.errors import DataError, OptionError
-from symoptim.paper.choices import Loss, ProfileName, SceneDataName
+from symoptim.paper.choices import Loss, ProfileName, SceneDataChoice, SceneDataName, require_choice
 from symoptim.paper.data.camvid import has_camvid
 from symoptim.paper.data.classes import CLASSES
 from symoptim.paper.data.datasets import digest_of, load_scenes
@@ -171,6 +171,7 @@ def prepare(request: Request) -> SegNetExperiment:
 def _scenes_name(request: Request, profile: ProfileName) -> SceneDataName:
     """The scenes that were asked for, or the best there are; in full the experiment takes CamVid for auto."""
     choice, directory = request.data or "auto", request.data_dir
+    require_choice("data set", choice, get_args(SceneDataChoice))
     if choice == "roads" and directory is not None:
         raise OptionError(f"drawn scenes need no files: leave out --data-dir {directory}, or --data roads")
     if choice != "auto":

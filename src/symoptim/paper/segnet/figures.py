@@ -9,7 +9,7 @@ from typing import Any
 from symoptim.paper.data.classes import CLASSES
 from symoptim.paper.segnet.summary import RatePoint, SceneSummary
 from symoptim.paper.updates import info
-from symoptim.support.plotting import Axes, Canvas, pyplot, save, save_png
+from symoptim.support.plotting import Axes, Canvas, pyplot, save, save_png, set_log_scale
 
 
 def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
@@ -23,7 +23,7 @@ def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
             measured = [e for e in run.curve if not math.isnan(e.validation_error)]
             scores = [1 - e.validation_error for e in measured]
             right.plot([e.number for e in measured], scores, marker="o", markersize=3, **look)
-    _set_log_scale(left)
+    set_log_scale(left, (1, 1.2, 1.5, 2, 3, 4, 6, 8))  # some of these are within any range
     left.set_ylabel("training loss")
     right.set_ylabel("mean IoU, validation set")
     left.legend(frameon=False, handlelength=3)
@@ -47,20 +47,6 @@ def draw_sensitivity(points: Sequence[RatePoint], titles: dict[str, str], path: 
     figure.legend(loc="outside right upper", frameon=False, handlelength=3)  # lines may be anywhere within
     _finish(axes, "learning rate")
     return save(figure, path)
-
-
-def _set_log_scale(axes: Axes) -> None:
-    """A logarithmic scale with numbers as one writes them."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 4, 6, 8)))  # some within any range
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _plain(value: float, _position: int) -> str:
-    return f"{value:g}"
 
 
 def _finish(axes: Axes, label: str) -> None:

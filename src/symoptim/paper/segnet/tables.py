@@ -2,12 +2,11 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from symoptim.paper.data.classes import CLASSES
 from symoptim.paper.records.runs import Epoch
-from symoptim.paper.segnet.scores import Scores
 from symoptim.paper.segnet.summary import SceneSummary, UpdateResult, mean_of, spreads
 from symoptim.support.files import csv_text
 
@@ -19,7 +18,7 @@ class Line(NamedTuple):
 
     system: str
     training: str
-    texts: tuple[str, str, str]
+    texts: tuple[str, ...]
     remark: str
     is_ours: bool
 
@@ -29,35 +28,23 @@ def score_lines(summary: SceneSummary) -> list[Line]:
     asked = summary.experiment.configuration
     images = f"{asked['images'][0]} images"
     best_first = sorted(summary.trained, key=lambda result: -result.mean)
-    ours = [
-        Line(result.title, images, _texts(result), _remark(result), is_ours=True) for result in best_first
-    ]
+    ours = [Line(r.title, images, _texts(r), _remark(r), is_ours=True) for r in best_first]
     if asked["data"] != "camvid" or asked["profile"] != "paper":
         return ours
-    theirs = [
-        Line(
-            row.system,
-            row.training,
-            (_short(row.global_accuracy), _short(row.class_accuracy), _short(row.mean_iou)),
-            row.source,
-            is_ours=False,
-        )
-        for row in PUBLISHED
+    theirs = [((row.global_accuracy, row.class_accuracy, row.mean_iou), row) for row in PUBLISHED]
+    return ours + [
+        Line(row.system, row.training, tuple(map(_short, scores)), row.source, is_ours=False)
+        for scores, row in theirs
     ]
-    return ours + theirs
 
 
-def _texts(result: UpdateResult) -> tuple[str, str, str]:
-    return (
-        _pair(result, lambda scores: scores.global_accuracy),
-        _pair(result, lambda scores: scores.class_accuracy),
-        _pair(result, lambda scores: scores.mean_iou),
-    )
+def _texts(result: UpdateResult) -> tuple[str, ...]:
+    """Mean and deviation over the repeats of global accuracy, class accuracy, mean IoU."""
+    return tuple(map(_pair, zip(*(scores[:3] for scores in result.test), strict=True)))
 
 
-def _pair(result: UpdateResult, which: Callable[[Scores], float]) -> str:
-    """Mean and deviation over the repeats; a single run has no deviation."""
-    values = [which(scores) for scores in result.test]
+def _pair(values: Sequence[float]) -> str:
+    """Mean and deviation; a single run has no deviation."""
     deviation = f" ± {_short(statistics.stdev(values))}" if len(values) > 1 else ""
     return f"{_short(statistics.fmean(values))}{deviation}"
 

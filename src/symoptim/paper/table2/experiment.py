@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar, cast, get_args
 
 import torch
 
 from symoptim.ensemble.registry import UPDATES
 from symoptim.ensemble.training import Ensemble
 from symoptim.errors import DataError
-from symoptim.paper.choices import DataName, Loss, ProfileName
+from symoptim.paper.choices import DataChoice, DataName, Loss, ProfileName, require_choice
 from symoptim.paper.data.datasets import digest_of, load
 from symoptim.paper.data.split import Split
 from symoptim.paper.records.database import Plain
@@ -129,6 +129,7 @@ def prepare(request: Request) -> Table2:
 
 def _images(request: Request, profile: ProfileName) -> tuple[DataName, Split]:
     choice = request.data or "auto"
+    require_choice("data set", choice, get_args(DataChoice))
     name = cast(DataName, "mnist" if choice == "auto" else choice)
     try:
         return name, load(name, request.data_dir, progress=request.download)

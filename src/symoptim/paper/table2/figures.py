@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from symoptim.paper.table2.cells import ARCHITECTURES, SCHEDULES
 from symoptim.paper.table2.trajectories import PANELS, Panel
 from symoptim.paper.updates import info
-from symoptim.support.plotting import BLUE, DARK_ORANGE, Axes, pyplot, save
+from symoptim.support.plotting import BLUE, DARK_ORANGE, Axes, pyplot, save, set_log_scale
 
 
 def draw_trajectories(panels: Sequence[Panel], titles: dict[str, str], path: Path) -> list[Path]:
@@ -44,18 +44,9 @@ def draw_trajectories(panels: Sequence[Panel], titles: dict[str, str], path: Pat
 
 def _set_scale(axes: Axes, means: Sequence[float]) -> None:
     """A logarithmic scale for all panels, with room below the lowest mean for the runs still running."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set_yscale("log")
+    set_log_scale(axes, (1, 2, 5), lambda value: f"{value:g}".removeprefix("0"))
     if means:
         axes.set_ylim(0.6 * max(min(means), 1e-3), 1.4 * max(means))
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(_short))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
-def _short(value: float, _position: int) -> str:
-    return f"{value:g}".removeprefix("0")
 
 
 def _draw_panel(axes: Axes, panel: Panel, title: str) -> None:
