@@ -24,7 +24,7 @@ from symoptim.paper.runner import (
     Recorder,
     Task,
     Training,
-    take_turns,
+    interleave,
 )
 from tests.support.watchers import Counter
 
@@ -97,7 +97,7 @@ def records(tmp_path: Path) -> Iterator[Records]:
 
 
 def train(recorder: Recorder, name: str, tasks: Mapping[str, Task], make: Callable[[], Training]) -> None:
-    take_turns([recorder.train(Phase(name, tasks, make))])
+    interleave([recorder.train(Phase(name, tasks, make))])
 
 
 def saved_epochs(records: Records, clock: Clock, *, epochs: int, saving: float) -> list[int]:
@@ -157,7 +157,7 @@ def test_who_is_ready_goes_on_while_another_is_waited_for() -> None:
             told.append(f"fast {turn}")
             yield lambda: True
 
-    take_turns([slow(), fast()])
+    interleave([slow(), fast()])
     assert told == ["fast 0", "fast 1", "fast 2", "slow", "fast 3"]
 
 
@@ -210,7 +210,7 @@ def test_what_has_ended_is_not_even_prepared(records: Records, clock: Clock) -> 
 def test_a_run_that_is_given_up_has_diverged_without_an_epoch(records: Records) -> None:
     for _ in range(2):
         watcher = Counter()
-        take_turns([Recorder(records, watcher).follow([GivenUp(tasks(3)["one"], "no rate")])])
+        interleave([Recorder(records, watcher).follow([GivenUp(tasks(3)["one"], "no rate")])])
         assert watcher.seen == (1, 30)
     (run,) = read_runs(records.connection, "full")
     assert (run.reason, run.diverged, run.curve, run.seconds) == ("no rate", True, (), None)

@@ -19,7 +19,7 @@ from symoptim.support.provenance import command_line
 reproduce = typer.Typer(no_args_is_help=True, help="Run the paper's experiments and print what came out.")
 
 
-def _run(name: ExperimentName, **asked: Any) -> None:
+def _run(name: ExperimentName, **config: Any) -> None:
     """Carry out an experiment with progress on the terminal, and show its report."""
     console = Console(stderr=True)
     try:
@@ -29,7 +29,7 @@ def _run(name: ExperimentName, **asked: Any) -> None:
                 progress=progress,
                 notice=lambda text: say(console, f"notice: {text}"),
                 download=DownloadBar(console),
-                **asked,
+                **config,
             )
     except KeyboardInterrupt as stopped:
         if not str(stopped):  # nothing was trained yet

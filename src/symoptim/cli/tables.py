@@ -59,11 +59,11 @@ def gaps_table(summary: InvarianceSummary) -> Table:
 
 def table2_table(summary: Summary) -> Table:
     """Table 2, the paper's numbers below ours."""
-    asked = summary.experiment.configuration
-    repeats = asked["protocol"]["repeats"]
-    title = f"Test error on {asked['data']}, {repeats} repeat(s), profile {asked['profile']}"
+    config = summary.experiment.configuration
+    repeats = config["protocol"]["repeats"]
+    title = f"Test error on {config['data']}, {repeats} repeat(s), profile {config['profile']}"
     smaller = "a smaller experiment than the paper's: only --profile paper compares"
-    table = Table("", title=title, caption=smaller if asked["profile"] == "quick" else None)
+    table = Table("", title=title, caption=smaller if config["profile"] == "quick" else None)
     ours = [line for line in lines(summary.cells) if not line.is_paper]
     papers = [line for line in lines(summary.cells) if line.is_paper]
     for line in ours:
@@ -109,8 +109,8 @@ def verdicts_table(judgments: Sequence[Judgment], *, quick: bool) -> Table:
 
 def scores_table(summary: SceneSummary) -> Table:
     """Scores on the test set, ours and published ones."""
-    asked = summary.experiment.configuration
-    title = f"Scores on the test set of {asked['data']}, profile {asked['profile']}"
+    config = summary.experiment.configuration
+    title = f"Scores on the test set of {config['data']}, profile {config['profile']}"
     table = Table("", title=title)
     for name in ("global", "class", "mean IoU"):
         table.add_column(name, no_wrap=True)
@@ -138,8 +138,8 @@ def rates_table(summary: SceneSummary) -> Table:
     rows = rate_rows(summary)
     titles = (title.replace(", ", ",\n") for title, _, _ in rows)
     table = Table("rate", *titles, title="Mean IoU on the test set by learning rate (short runs)")
-    for place, rate in enumerate(searched_rates(summary)):
-        table.add_row(f"{rate:g}", *(texts[place] for _, texts, _ in rows))
+    for column, rate in enumerate(searched_rates(summary)):
+        table.add_row(f"{rate:g}", *(texts[column] for _, texts, _ in rows))
     table.add_section()
     table.add_row("spread", *(spread for *_, spread in rows))
     return table

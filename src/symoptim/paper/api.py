@@ -46,7 +46,7 @@ def reproduce(
         device: auto, cpu, cuda or cuda:N.
         progress: is called with a :class:`symoptim.paper.runner.Progress` after every epoch.
         notice: is called with a sentence where something is not as one may expect.
-        download: is told how far a download is, as pooch tells it.
+        download: progress bar of downloads, as pooch calls it.
         **overrides: fields of the experiment's protocol, such as ``repeats``, ``seed``, ``updates``; those
             that are None change nothing. For segnet ``compiled`` too.
 

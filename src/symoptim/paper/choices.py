@@ -34,8 +34,8 @@ def configured(protocol: type[T], profile: Fields, changes: Fields) -> T:
     for name in changes:
         if name not in known:
             raise OptionError(f"unknown option '{name}'; choose from {', '.join(known)}")
-    asked = {name: value for name, value in changes.items() if value is not None}
-    return protocol(**{**profile, **asked})
+    config = {name: value for name, value in changes.items() if value is not None}
+    return protocol(**{**profile, **config})
 
 
 def require_choice(option: str, value: str, choices: Iterable[str]) -> None:

@@ -41,8 +41,8 @@ RECORDED = {"mnist": "table2", "segnet": "segnet", "invariance": "invariance"}
 
 def write_report(folder: Path) -> Report:
     """Read a folder's records and write the page, its figures, Markdown and CSV."""
-    places = [folder / RECORDS, folder / invariance.RECORDS]
-    path = next((place for place in places if place.is_file()), places[0])
+    paths = [folder / RECORDS, folder / invariance.RECORDS]
+    path = next((path for path in paths if path.is_file()), paths[0])
     with reading(path) as connection:
         name = read_experiment(connection, path).name
     if name not in RECORDED:

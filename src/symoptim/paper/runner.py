@@ -120,7 +120,7 @@ Item = Phase | GivenUp | LeftOut
 
 
 class Experiment(ABC):
-    """What an experiment of the paper says about itself; :func:`carry_out` does the rest."""
+    """An experiment of the paper: its protocol, data and phases; :func:`carry_out` trains and records it."""
 
     name: ClassVar[str]
     """In the records."""
@@ -143,7 +143,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def phases(self, runs: ReadRuns) -> list[Iterator[Item]]:
-        """Sequences of phases; within one, the next is asked for when the one before has ended.
+        """Sequences of phases; within one, the next is computed when the one before has ended.
 
         Args:
             runs: reads what is recorded by then, for phases that depend on it.
@@ -175,7 +175,7 @@ Watch = Callable[[Progress], None]
 
 
 class Request(NamedTuple):
-    """What was asked for: a size, data, a device, changes of the protocol, and who is to hear what."""
+    """Options of an experiment: profile, data, device, changes of the protocol, callbacks."""
 
     profile: str | None
     data: str | None
@@ -215,7 +215,7 @@ def train(experiment: Experiment, records: Records, watch: Watch | None = None) 
     sequences = experiment.phases(lambda phase: read_runs(records.connection, phase))
     works = [recorder.follow(sequence) for sequence in sequences]
     for in_flight in [works] if experiment.device.type == "cuda" else [[work] for work in works]:
-        take_turns(in_flight)
+        interleave(in_flight)
     records.finish()
 
 
@@ -223,14 +223,14 @@ class Recorder:
     """Trains into a records file; what it learns of how long saving takes holds for all its runs."""
 
     def __init__(self, records: Records, watch: Watch | None = None) -> None:
-        """Record there, and tell ``watch`` how far it is."""
+        """Record there, and call ``watch`` after every change of progress."""
         self.records = records
         self.watch = watch
         self.progress = Progress()
         self.patience = CHECKPOINT_SECONDS
 
     def expect(self, tasks: Iterable[Task]) -> None:
-        """Say what there will be to do."""
+        """Set the totals of the progress."""
         works = [task.work for task in tasks]
         self._tell(self.progress._replace(runs=len(works), work=sum(works)))
 
@@ -245,7 +245,7 @@ class Recorder:
             self.watch(progress)
 
     def follow(self, sequence: Iterable[Item]) -> Iterator[Ready]:
-        """Do a sequence of phases; a turn is an epoch."""
+        """Do a sequence of phases, an epoch at a time."""
         for item in sequence:
             match item:
                 case Phase():
@@ -263,7 +263,7 @@ class Recorder:
         self._skip(runs=1, work=item.task.work)
 
     def train(self, phase: Phase) -> Iterator[Ready]:
-        """Train a phase from where the records have it to its end; a turn is an epoch.
+        """Train a phase from where the records have it to its end, an epoch at a time.
 
         Args:
             phase: the runs.
@@ -312,7 +312,7 @@ class Recorder:
         write_epoch(self.records, ensemble, epochs, endings, state, findings)
 
     def _count(self, phase: Phase, results: Mapping[str, Result]) -> None:
-        """Tell of an epoch; what an early end spares takes no time."""
+        """Count an epoch; what is left of runs that stop early is skipped."""
         now, tasks = self.progress, phase.tasks
         ended = [name for name, result in results.items() if result.outcome]
         spared = sum(tasks[name].work - results[name].epoch.number * tasks[name].images for name in ended)
@@ -327,15 +327,15 @@ class Recorder:
         )
 
 
-def take_turns(works: Iterable[Iterator[Ready]]) -> None:
-    """Go on with one after the other, whichever is ready, until all have ended.
+def interleave(works: Iterable[Iterator[Ready]]) -> None:
+    """Advance iterators by one step each, those that are ready, until all have ended.
 
     >>> seen: list[str] = []
-    >>> def work(name: str, turns: int) -> Iterator[Ready]:
-    ...     for turn in range(turns):
-    ...         seen.append(f"{name}{turn}")
+    >>> def work(name: str, epochs: int) -> Iterator[Ready]:
+    ...     for epoch in range(epochs):
+    ...         seen.append(f"{name}{epoch}")
     ...         yield lambda: True
-    >>> take_turns([work("a", 3), work("b", 1)])
+    >>> interleave([work("a", 3), work("b", 1)])
     >>> seen
     ['a0', 'b0', 'a1', 'a2']
     """

@@ -1,7 +1,7 @@
 """The table of updates: what each is called, what it is to the paper, how figures draw it; needs no torch.
 
-How an update moves weights is said elsewhere: in :mod:`symoptim.ensemble.registry` for networks that train
-together, in :mod:`symoptim.paper.segnet.updates` for SegNet.
+How an update moves weights is defined in :mod:`symoptim.ensemble.registry` for networks that train
+together, and in :mod:`symoptim.paper.segnet.updates` for SegNet.
 """
 
 from typing import Any, Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""How figures look: one palette, one way to save, and ink that follows the page's colors."""
+"""Style of figures: one palette, one way to save, text in the colors of the page around it."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ Canvas = Any
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 DARK_ORANGE = "#A84300"  # for small letters, which need more contrast
 
-# A color nobody would choose, put where ink is meant; in pages it becomes the color of the text around it.
-_INK = "#010203"
+# Stands for the color of text; in pages it becomes the color of the text around the figure.
+_TEXT = "#010203"
 
 
 def pyplot() -> Any:
@@ -27,8 +27,8 @@ def pyplot() -> Any:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    ink = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    plt.rcParams.update(dict.fromkeys(ink, _INK))
+    text = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    plt.rcParams.update(dict.fromkeys(text, _TEXT))
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
     return plt
 
@@ -69,7 +69,7 @@ def save_png(figure: Canvas, path: Path) -> Path:
 
 @contextmanager
 def _writing(figure: Canvas, path: Path) -> Generator[None]:
-    """Close the figure in the end, and explain what the disk says."""
+    """Close the figure in the end, and explain errors of the disk."""
     try:
         require_folder(path.parent)
         yield
@@ -80,7 +80,7 @@ def _writing(figure: Canvas, path: Path) -> Generator[None]:
 
 
 def inline_svg(path: Path, label: str) -> str:
-    """An SVG file as a piece of HTML: without its header, its ink in the color of the text around it."""
+    """An SVG file as a piece of HTML: without its header, its text in the color of the text around it."""
     text = path.read_text(encoding="utf-8")
     named = text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    return named.replace(_INK, "currentColor")
+    return named.replace(_TEXT, "currentColor")

@@ -79,7 +79,7 @@ def test_schedules_end_with_the_run() -> None:
 def test_no_more_rates_run_in_full_than_there_are(
     rates: tuple[float, ...], finalists: int, places: int
 ) -> None:
-    assert SegNetProtocol(rates=rates, finalists=finalists).places == places
+    assert SegNetProtocol(rates=rates, finalists=finalists).rates_in_full == places
 
 
 @pytest.mark.parametrize("update", SCENE_OPTIMIZERS)

@@ -13,7 +13,7 @@ from symoptim.ensemble.trainer import Trainer
 from symoptim.paper.records.database import Records
 from symoptim.paper.records.runs import Ending, Epoch, RunRow, read_runs, resume, write_epoch
 from symoptim.paper.records.selection import Candidate, choose
-from symoptim.paper.runner import Recorder, take_turns, train
+from symoptim.paper.runner import Recorder, interleave, train
 from symoptim.paper.table2.experiment import Table2, chosen_rates
 from symoptim.paper.table2.protocol import Protocol
 from symoptim.paper.table2.runs import Shape, selection_runs
@@ -98,7 +98,7 @@ def test_shapes_in_flight_together_leave_the_same_records(undisturbed: Path, tmp
         experiment = Table2(SMALL, small_data(torch.float32), torch.device("cpu"))
         recorder = Recorder(records)
         sequences = experiment.phases(lambda phase: read_runs(records.connection, phase))
-        take_turns(map(recorder.follow, sequences))
+        interleave(map(recorder.follow, sequences))
     assert everything(path) == everything(undisturbed)
 
 

@@ -25,7 +25,7 @@ def load_mnist(directory: Path | None = None, *, progress: ProgressBar | None = 
         directory: where the four files are, plain or gzipped, in it or in its folder ``mnist``; by default
             what the environment variable ``SYMOPTIM_DATA`` names. With neither, the cache and the public
             sources.
-        progress: is told how far a download is.
+        progress: progress bar of downloads, as pooch calls it.
 
     Returns:
         The images, pixels divided by 255.

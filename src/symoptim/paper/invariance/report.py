@@ -35,9 +35,9 @@ def summarize(records: Path) -> Summary:
 def write(folder: Path, records: Path) -> Report:
     """Write the curves and their picture."""
     summary = summarize(records)
-    asked = summary.experiment.configuration
-    spread, rate = asked["protocol"]["spread"], asked["protocol"]["rate"]
-    scales = f"Scales from 1/{spread:g} to {spread:g}; {asked['data']}, rate {rate:g}, float64."
+    config = summary.experiment.configuration
+    spread, rate = config["protocol"]["spread"], config["protocol"]["rate"]
+    scales = f"Scales from 1/{spread:g} to {spread:g}; {config['data']}, rate {rate:g}, float64."
     caption = f"{CAPTION} {scales} {NUMBERS}"
     paths = write_files(folder, {"invariance.csv": to_csv(summary.pairs)})
     if summary.pairs:

@@ -1,4 +1,4 @@
-"""The records file, open for work: who works on it, what it is about, and transactions that explain failures.
+"""A records file, open for writing: its experiment, its sessions, and transactions with clear errors.
 
 Everything that belongs together is written in one transaction, so a process that is killed leaves the
 file as it was after its last complete one.
@@ -59,7 +59,7 @@ class Records:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # At rest it is one file, not three; somebody may be reading it just now, and then it stays as it is.
+        # Back to one file instead of three, unless another process is reading it.
         with contextlib.suppress(sqlite3.OperationalError):
             self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
@@ -77,13 +77,13 @@ class Records:
 
     @contextmanager
     def explained(self) -> Generator[None]:
-        """Turn what the disk or SQLite say into an error that says what to do."""
+        """Turn errors of the disk and of SQLite into one that gives the way out."""
         try:
             yield
         except sqlite3.OperationalError as error:
             raise self._cannot_write(str(error)) from error
         except sqlite3.IntegrityError:
-            raise  # whoever wrote this broke a rule of the tables; the file is as it was
+            raise  # a bug of the caller; the file is as it was
         except sqlite3.DatabaseError as error:
             raise RecordsError(
                 f"{self.path} is damaged, or no records file ({error}): move it away, or choose another --out"
@@ -98,7 +98,7 @@ class Records:
         )
 
     def begin(self, name: str, configuration: Plain) -> bool:
-        """Say what this file is about; a file that is about something else is refused.
+        """Begin or take up an experiment; a file of another one is refused.
 
         Returns whether there is work left: a finished experiment is for reading only.
         """
@@ -109,7 +109,7 @@ class Records:
             if row[-1] is not None:
                 return False
         with self.explained():
-            migrate(self.connection)  # not before: whoever is refused finds the file as it was
+            migrate(self.connection)  # not before: a refusal leaves the file as it was
         with self.writing() as connection:
             if row is None:
                 connection.execute(
@@ -142,7 +142,7 @@ class Records:
             )
 
     def finish(self) -> None:
-        """Say that all runs have ended; the file gives back the room its checkpoints took."""
+        """Mark the experiment as finished, and free the space of its checkpoints."""
         with self.writing() as connection:
             connection.execute("UPDATE experiment SET finished = ?", (now(),))
         with self.explained():

@@ -66,7 +66,7 @@ class RecordedRun(NamedTuple):
 
 
 class RecordedExperiment(NamedTuple):
-    """What was asked for, and who worked on it."""
+    """An experiment: its configuration, and the processes that worked on it."""
 
     name: str
     configuration: Json

@@ -7,7 +7,7 @@ from symoptim.errors import RecordsError
 
 APPLICATION = 0x53594D4F  # "SYMO", in SQLite's own field for whose file it is
 VERSION = 2
-"""Of the tables below; to be raised, with a migration, by whoever changes them."""
+"""Of the tables below; a change of them raises it and adds a migration."""
 
 TABLES = """
 CREATE TABLE experiment (              -- one row: what was asked for
@@ -130,5 +130,5 @@ def open_file(path: Path) -> sqlite3.Connection:
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether the file has no tables: it is new, or whoever made it was killed before it had any."""
+    """Whether the file has no tables: it is new, or the process that made it was killed before it had any."""
     return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0

@@ -32,8 +32,8 @@ def provenance_list(experiment: RecordedExperiment) -> str:
 
 def provenance_with_data(experiment: RecordedExperiment) -> Facts:
     """Command, time, device, code and data, by name."""
-    asked = experiment.configuration
-    return [*provenance_facts(experiment), ("data", f"{asked['data']}, digest {asked['digest']}")]
+    config = experiment.configuration
+    return [*provenance_facts(experiment), ("data", f"{config['data']}, digest {config['digest']}")]
 
 
 def without_folders(command: str) -> str:

@@ -73,7 +73,7 @@ class SegNetExperiment(Experiment):
     def expected(self) -> list[Task]:
         """The search, and full runs at as many rates as get through it; which ones makes no difference."""
         protocol = self.protocol
-        full = [self._full_task(0)] * (protocol.places + protocol.repeats - 1) * len(protocol.updates)
+        full = [self._full_task(0)] * (protocol.rates_in_full + protocol.repeats - 1) * len(protocol.updates)
         return [*map(self._task, search_runs(protocol)), *full]
 
     def phases(self, runs: ReadRuns) -> list[Iterator[Item]]:
@@ -89,9 +89,9 @@ class SegNetExperiment(Experiment):
         for update in protocol.updates:
             # Without a search the rate is the registered one.
             rates = _ranked(runs, "search", update) if protocol.rates else [SCENE_OPTIMIZERS[update].rate]
-            for rate in rates[: protocol.places]:
+            for rate in rates[: protocol.rates_in_full]:
                 yield self._phase(full_run(protocol, update, rate, 0), data, network)
-            spare = max(0, protocol.places - max(1, len(rates)))
+            spare = max(0, protocol.rates_in_full - max(1, len(rates)))
             yield LeftOut(spare, spare * self._full_task(0).work)
             if not rates:
                 yield self._without_rate(update, 0)
@@ -146,8 +146,8 @@ def example_names(test: Scenes) -> list[str]:
     ['image 10', 'image 30', 'image 50', 'image 70']
     """
     count = len(test.names)
-    places = [count * (2 * k + 1) // (2 * EXAMPLES) for k in range(EXAMPLES)]
-    return [test.names[place] for place in dict.fromkeys(places)]
+    numbers = [count * (2 * k + 1) // (2 * EXAMPLES) for k in range(EXAMPLES)]
+    return [test.names[number] for number in dict.fromkeys(numbers)]
 
 
 def prepare(request: Request) -> SegNetExperiment:
@@ -176,7 +176,7 @@ def _scenes_name(request: Request, profile: ProfileName) -> SceneDataName:
         raise OptionError(f"drawn scenes need no files: leave out --data-dir {directory}, or --data roads")
     if choice != "auto":
         return cast(SceneDataName, choice)
-    if has_camvid(directory) or directory is not None:  # a place that was named is looked into, and judged
+    if has_camvid(directory) or directory is not None:  # a named folder is read, or refused
         return "camvid"
     how = "CamVid is free for research and not downloaded: give --data-dir, or set SYMOPTIM_DATA"
     if profile == "paper":

@@ -17,12 +17,12 @@ def draw_curves(summary: SceneSummary, path: Path) -> list[Path]:
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for result in summary.trained:
         for number, run in enumerate(result.runs):
-            look = info(result.update).line | {"alpha": 0.75, "linewidth": 1.4}
-            look |= {"label": result.title} if number == 0 else {}
-            left.plot([e.number for e in run.curve], [e.loss for e in run.curve], **look)
+            style = info(result.update).line | {"alpha": 0.75, "linewidth": 1.4}
+            style |= {"label": result.title} if number == 0 else {}
+            left.plot([e.number for e in run.curve], [e.loss for e in run.curve], **style)
             measured = [e for e in run.curve if not math.isnan(e.validation_error)]
             scores = [1 - e.validation_error for e in measured]
-            right.plot([e.number for e in measured], scores, marker="o", markersize=3, **look)
+            right.plot([e.number for e in measured], scores, marker="o", markersize=3, **style)
     set_log_scale(left, (1, 1.2, 1.5, 2, 3, 4, 6, 8))  # some of these are within any range
     left.set_ylabel("training loss")
     right.set_ylabel("mean IoU, validation set")
@@ -92,8 +92,8 @@ def _add_legend(figure: Canvas, plt: Any, size: int, credit: str | None) -> None
         plt.Rectangle((0, 0), 1, 1, color=[value / 255 for value in color], label=name)
         for color, name in zip(COLORS, names, strict=True)
     ]
-    look = {"frameon": False, "fontsize": size, "title_fontsize": size}
-    figure.legend(handles=patches, loc="outside lower center", ncols=6, title=credit, **look)
+    style = {"frameon": False, "fontsize": size, "title_fontsize": size}
+    figure.legend(handles=patches, loc="outside lower center", ncols=6, title=credit, **style)
 
 
 def colored(labels: bytes) -> Any:

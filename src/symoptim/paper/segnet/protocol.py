@@ -83,7 +83,7 @@ class SegNetProtocol:
                 return Bold()
 
     @property
-    def places(self) -> int:
+    def rates_in_full(self) -> int:
         """Rates of an update that run in full; one where nothing is searched for."""
         return min(self.finalists, len(self.rates)) or 1
 

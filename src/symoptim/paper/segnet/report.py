@@ -60,8 +60,8 @@ def render(summary: SceneSummary, folder: Path) -> str:
 
 def facts(summary: SceneSummary) -> Facts:
     """What was done, and what came out."""
-    asked, experiment = summary.experiment.configuration, summary.experiment
-    protocol = asked["protocol"]
+    config, experiment = summary.experiment.configuration, summary.experiment
+    protocol = config["protocol"]
     height, width = protocol["size"]
     chosen = {result.update: result.rate for result in summary.results}
     full = sum(len(result.test) for result in summary.trained)
@@ -71,7 +71,7 @@ def facts(summary: SceneSummary) -> Facts:
         ("network", f"{NETWORKS[protocol['network']]}, from scratch"),
         (
             "data",
-            f"{asked['images'][0]} training images of {SCENES[asked['data']]}, {width} x {height} pixels",
+            f"{config['images'][0]} training images of {SCENES[config['data']]}, {width} x {height} pixels",
         ),
         ("runs", f"{full} of {protocol['epochs']} epochs{short}"),
         ("trained", f"on {experiment.device} in {duration(experiment.seconds)}"),
@@ -84,16 +84,16 @@ def facts(summary: SceneSummary) -> Facts:
 
 def remarks(summary: SceneSummary) -> list[str]:
     """What a reader has to know."""
-    asked = summary.experiment.configuration
+    config = summary.experiment.configuration
     missing = sum(result.missing for result in summary.results)
     diverged = sum(result.diverged for result in summary.results)
-    rates: list[float] = asked["protocol"]["rates"] if summary.search else []
+    rates: list[float] = config["protocol"]["rates"] if summary.search else []
     ends = [r for r in summary.trained if rates and r.rate in (min(rates), max(rates))]
     edge = "; ".join(f"{result.title} ({result.rate:g})" for result in ends)
-    said = {
-        "These scenes are drawn by a program: scores say nothing about CamVid.": asked["data"] == "roads",
+    conditions = {
+        "These scenes are drawn by a program: scores say nothing about CamVid.": config["data"] == "roads",
         "A small network on small images for a few epochs: scores do not compare with others'.": (
-            asked["profile"] == "quick"
+            config["profile"] == "quick"
         ),
         "UN and SM take the same path here, for every filter they move is normalized behind it: they differ "
         "by rounding, which training magnifies. A repeat of both counts as one observation.": (
@@ -103,37 +103,40 @@ def remarks(summary: SceneSummary) -> list[str]:
         f"{missing} run(s) have not ended: run the same command to go on.": missing,
         f"{diverged} run(s) diverged; they are counted, and left out of all means.": diverged,
     }
-    return [remark for remark, holds in said.items() if holds]
+    return [remark for remark, holds in conditions.items() if holds]
 
 
 def protocol_facts(summary: SceneSummary) -> Facts:
     """How it was done, by name."""
     configuration = summary.experiment.configuration
-    asked = configuration["protocol"]
-    crop, low_high = asked["search_crop"], asked["augmentation"]["zoom"]
+    config = configuration["protocol"]
+    crop, low_high = config["search_crop"], config["augmentation"]["zoom"]
     zoom = f"windows of {low_high[0]:g} to {low_high[1]:g} times their size; " if low_high else ""
-    pieces = f" on crops of {crop[1]} x {crop[0]} pixels" if crop else ""
+    crops = f" on crops of {crop[1]} x {crop[0]} pixels" if crop else ""
     compiled = "; through torch.compile" if configuration["compiled"] else ""
     search = [
-        ("rates tried", ", ".join(f"{rate:g}" for rate in asked["rates"])),
+        ("rates tried", ", ".join(f"{rate:g}" for rate in config["rates"])),
         (
             "choice of rates",
-            f"short runs of {min(asked['search_epochs'], asked['epochs'])} epochs{pieces}; the best "
-            f"{min(asked['finalists'], len(asked['rates']))} of each update in full; repeats at the best of "
-            "these, of which the run that won is the first; best by mean IoU on the validation set",
+            f"short runs of {min(config['search_epochs'], config['epochs'])} epochs{crops}; the best "
+            f"{min(config['finalists'], len(config['rates']))} of each update in full; repeats at the best "
+            "of these, of which the run that won is the first; best by mean IoU on the validation set",
         ),
     ]
     return [
-        ("training", f"batches of {asked['batch']}, {asked['epochs']} epochs, {asked['schedule']} schedule"),
+        (
+            "training",
+            f"batches of {config['batch']}, {config['epochs']} epochs, {config['schedule']} schedule",
+        ),
         ("rate", "multiplies the gradient of the mean loss of a batch"),
-        ("class weights", f"{WEIGHTS[asked['weighting']]}, from the training set"),
+        ("class weights", f"{WEIGHTS[config['weighting']]}, from the training set"),
         ("images", f"{zoom}half of them mirrored"),
         ("precision", f"bfloat16 on CUDA, weights float32{compiled}"),
         *((summary.titles[update], words) for update, words in configuration.get("words", {}).items()),
         ("evaluation", "batch normalization measured anew on training images; one confusion matrix per set"),
         *(
             search
-            if asked["rates"]
+            if config["rates"]
             else [("rates tried", "none: those registered with the updates were used")]
         ),
     ]

@@ -115,7 +115,7 @@ def _result(
     rate = choose(candidate(run) for run in ended if run.labels["repeat"] == 0)
     chosen = [run for run in ended if run.labels["rate"] == rate]
     sound = [run for run in chosen if not run.diverged]
-    no_more = bool(experiment.finished) or len(ended) >= _places(experiment)
+    no_more = bool(experiment.finished) or len(ended) >= _rates_in_full(experiment)
     lost = repeats if rate is None and no_more else len(chosen) - len(sound)
     train, validation, test = (
         tuple(scores_of(by_run[run.run]) for run in sound) for by_run in matrices.values()
@@ -133,7 +133,7 @@ def _result(
     )
 
 
-def _places(experiment: RecordedExperiment) -> int:
+def _rates_in_full(experiment: RecordedExperiment) -> int:
     """Rates of an update that run in full."""
     protocol = experiment.configuration["protocol"]
     return min(protocol["finalists"], len(protocol["rates"])) or 1

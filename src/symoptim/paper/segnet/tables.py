@@ -25,11 +25,11 @@ class Line(NamedTuple):
 
 def score_lines(summary: SceneSummary) -> list[Line]:
     """Our updates, best first, then the published systems where they compare: CamVid in full size."""
-    asked = summary.experiment.configuration
-    images = f"{asked['images'][0]} images"
+    config = summary.experiment.configuration
+    images = f"{config['images'][0]} images"
     best_first = sorted(summary.trained, key=lambda result: -result.mean)
     ours = [Line(r.title, images, _texts(r), _remark(r), is_ours=True) for r in best_first]
-    if asked["data"] != "camvid" or asked["profile"] != "paper":
+    if config["data"] != "camvid" or config["profile"] != "paper":
         return ours
     theirs = [((row.global_accuracy, row.class_accuracy, row.mean_iou), row) for row in PUBLISHED]
     return ours + [

@@ -1,4 +1,4 @@
-"""A run on scenes from its first epoch to its last; to whoever records it, an ensemble of one.
+"""A run on scenes from its first epoch to its last; recorded like an ensemble of one run.
 
 >>> from symoptim.paper.data.roads import draw_roads
 >>> from symoptim.ensemble.run import Cosine, FixedEpochs
@@ -102,7 +102,7 @@ class SceneTraining:
         return {self.name: Result(self.history[-1], outcome, self._findings(matrices))}
 
     def _measure(self, number: int, outcome: Outcome | None) -> dict[str, list[list[int]]]:
-        """Confusion matrices of all sets at the end, of the validation set on the way, none of a wreck."""
+        """Confusion matrices of all sets at the end, of the validation set before, none if it diverged."""
         data, run = self.trainer.data, self.trainer.run
         if (outcome is None and number % run.measure_every) or (outcome and outcome.diverged):
             return {}

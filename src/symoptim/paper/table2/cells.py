@@ -64,7 +64,7 @@ def pair_text(mean: float, deviation: float) -> str:
 
 def cells(experiment: RecordedExperiment, runs: Iterable[RecordedRun]) -> list[Cell]:
     """All cells the experiment asks for, in the order of the paper's table."""
-    asked = experiment.configuration["protocol"]
+    config = experiment.configuration["protocol"]
     by_key: dict[Key, list[RecordedRun]] = {}
     for run in runs:
         labels = run.labels
@@ -76,13 +76,13 @@ def cells(experiment: RecordedExperiment, runs: Iterable[RecordedRun]) -> list[C
             key,
             experiment.configuration["titles"][update],
             by_key.get(key, []),
-            asked["repeats"],
+            config["repeats"],
             TABLE2.get(key) if on_mnist else None,
         )
-        for depth in asked["depths"]
-        for schedule in asked["schedules"]
-        for architecture in asked["architectures"]
-        for update in asked["updates"]
+        for depth in config["depths"]
+        for schedule in config["schedules"]
+        for architecture in config["architectures"]
+        for update in config["updates"]
         for key in [Key(depth, schedule, architecture, update)]
     ]
 

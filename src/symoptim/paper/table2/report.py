@@ -46,12 +46,12 @@ def write(folder: Path, records: Path) -> Report:
 
 def provenance(summary: Summary) -> str:
     """What the numbers are and where they come from, as Markdown."""
-    asked, protocol = summary.experiment.configuration, summary.protocol
+    config, protocol = summary.experiment.configuration, summary.protocol
     return (
         f"Test error, mean ± standard deviation (n - 1) over {protocol['repeats']} repeats of learning-rate "
-        f"selection and full run, seed {protocol['seed']}; {asked['data']}, profile {asked['profile']}. Runs "
-        "that diverged (no finite loss, or more than half of the validation images wrong at the end) are "
-        f"left out.\n\n{SMALLER if asked['profile'] == 'quick' else ''}{provenance_list(summary.experiment)}"
+        f"selection and full run, seed {protocol['seed']}; {config['data']}, profile {config['profile']}. "
+        "Runs that diverged (no finite loss, or more than half of the validation images wrong at the end) "
+        f"are left out.\n\n{SMALLER if config['profile'] == 'quick' else ''}{provenance_list(summary.experiment)}"
     )
 
 
@@ -84,14 +84,14 @@ def render(summary: Summary, folder: Path) -> str:
 
 def facts(summary: Summary) -> Facts:
     """What was done, how it compares, which claims held."""
-    asked, experiment = summary.experiment.configuration, summary.experiment
+    config, experiment = summary.experiment.configuration, summary.experiment
     ended = sum(run.has_ended for run in summary.runs)
     verdicts = Counter(judgment.verdict for judgment in summary.judgments)
     untested = sum(isinstance(judgment.claim.evidence, NotTested) for judgment in summary.judgments)
-    size = "the paper's in full" if asked["profile"] == "paper" else "the paper's rules in small"
+    size = "the paper's in full" if config["profile"] == "paper" else "the paper's rules in small"
     rows: Facts = [
         ("protocol", f"{size}; {summary.protocol['repeats']} repeats of {len(summary.cells)} cells"),
-        ("data", DATA.get(asked["data"]) or asked["data"]),
+        ("data", DATA.get(config["data"]) or config["data"]),
         ("trained", f"{ended} networks on {experiment.device} in {duration(experiment.seconds)}"),
     ]
     trained = [cell for cell in summary.cells if cell.errors]
@@ -99,7 +99,7 @@ def facts(summary: Summary) -> Facts:
         best = min(trained, key=lambda cell: cell.mean)
         rows.append(("lowest mean error", f"{pair_text(best.mean, best.deviation)}: {cell_name(best)}"))
     compared = [(cell, cell.paper) for cell in trained if cell.paper and len(cell.errors) > 1]
-    if compared and asked["profile"] == "paper":
+    if compared and config["profile"] == "paper":
         above = sum(cell.mean > paper.mean + paper.deviation for cell, paper in compared)
         below = sum(cell.mean < paper.mean - paper.deviation for cell, paper in compared)
         narrow = sum(cell.deviation < paper.deviation for cell, paper in compared)
@@ -121,36 +121,43 @@ def remarks(summary: Summary) -> list[str]:
     """What a reader has to know is missing, or different."""
     missing = sum(cell.missing for cell in summary.cells)
     diverged = sum(cell.diverged for cell in summary.cells)
-    asked, repeats = summary.experiment.configuration, summary.protocol["repeats"]
+    config, repeats = summary.experiment.configuration, summary.protocol["repeats"]
     wanted = repeats * len(summary.cells)
-    said = {
+    conditions = {
         f"{missing} of {wanted} full runs have not ended: run the same command to go on.": missing,
         f"{diverged} full run(s) diverged; they are counted, and left out of all means.": diverged,
-        "These are not the paper's images: errors do not compare.": asked["data"] != "mnist",
-        "Fewer images and epochs than the paper had: errors do not compare.": asked["profile"] != "paper",
+        "These are not the paper's images: errors do not compare.": config["data"] != "mnist",
+        "Fewer images and epochs than the paper had: errors do not compare.": config["profile"] != "paper",
         "With one repeat there are no deviations, and no claim about errors can be judged.": repeats == 1,
     }
-    return [remark for remark, holds in said.items() if holds]
+    return [remark for remark, holds in conditions.items() if holds]
 
 
 def protocol_facts(summary: Summary) -> Facts:
     """How it was done, by name."""
-    asked = summary.protocol
-    stopping, bold = asked["stopping"], asked["bold"]
-    others = [info(update) for update in asked["updates"] if info(update).note]
+    config = summary.protocol
+    stopping, bold = config["stopping"], config["bold"]
+    others = [info(update) for update in config["updates"] if info(update).note]
     return [
-        ("rates", f"{', '.join(f'{rate:g}' for rate in asked['rates'])}, for the loss summed over a batch"),
+        (
+            "rates",
+            f"{', '.join(f'{rate:g}' for rate in config['rates'])}, for the loss summed over a batch",
+        ),
         (
             "selection",
-            f"for every repeat: {asked['selection_epochs']} epochs on {asked['selection_train']} images, "
-            f"lowest error on {asked['selection_validation']} others, the larger rate on a tie",
+            f"for every repeat: {config['selection_epochs']} epochs on {config['selection_train']} images, "
+            f"lowest error on {config['selection_validation']} others, the larger rate on a tie",
         ),
         (
             "full runs",
-            f"{asked['train']} random training images, {asked['validation']} others for validation, batches "
-            f"of {asked['batch']}; split, start and order are fresh for every repeat, shared by all updates",
+            f"{config['train']} random training images, {config['validation']} others for validation, "
+            f"batches of {config['batch']}; split, start and order are fresh for every repeat, and shared "
+            "by all updates",
         ),
-        ("exp. decay", f"rate times {asked['exponential']['decay']} an epoch, {stopping['maximum']} epochs"),
+        (
+            "exp. decay",
+            f"rate times {config['exponential']['decay']} an epoch, {stopping['maximum']} epochs",
+        ),
         (
             "bold driver",
             f"rate times {bold['grow']} after an epoch whose loss is not higher, else times "
@@ -162,7 +169,7 @@ def protocol_facts(summary: Summary) -> Facts:
         (
             "decided here",
             "pixels are divided by 255; the bold driver's factors; "
-            f"{asked['classifier']} of the classifier start with unit norm",
+            f"{config['classifier']} of the classifier start with unit norm",
         ),
         *((f"{other.title} (not in the paper)", other.note) for other in others),
     ]
@@ -253,9 +260,9 @@ def _figures(summary: Summary, folder: Path) -> list[Figure]:
 
 def _invariance(folder: Path) -> Figure:
     title = "Two scalings of one network"
-    # Beside the records, or where the command puts it when it is not told.
-    places = (folder / INVARIANCE, folder.parent / "invariance" / INVARIANCE)
-    path = next((place for place in places if place.exists()), None)
+    # Beside the records, or where the command puts it by default.
+    paths = (folder / INVARIANCE, folder.parent / "invariance" / INVARIANCE)
+    path = next((path for path in paths if path.exists()), None)
     if path is None:
         caption = f"Not there: symoptim reproduce invariance --out {folder}, then symoptim report {folder}."
         return Figure("invariance", title, "", caption)

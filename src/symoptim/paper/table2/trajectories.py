@@ -37,13 +37,13 @@ class Panel(NamedTuple):
 
 def panels(experiment: RecordedExperiment, runs: Iterable[RecordedRun]) -> list[Panel]:
     """All panels, column by column."""
-    asked = experiment.configuration["protocol"]
-    depth = max(asked["depths"])
+    config = experiment.configuration["protocol"]
+    depth = max(config["depths"])
     sound = [run for run in runs if run.labels["depth"] == depth and not run.diverged]
     return [
         Panel(architecture, depth, schedule, update, _points(mine))
         for architecture, schedule in PANELS
-        for update in asked["updates"]
+        for update in config["updates"]
         for mine in [
             [
                 run
