@@ -47,11 +47,12 @@ def write(folder: Path, records: Path) -> Report:
 def provenance(summary: Summary) -> str:
     """What the numbers are and where they come from, as Markdown."""
     config, protocol = summary.experiment.configuration, summary.protocol
+    smaller = SMALLER if config["profile"] == "quick" else ""
     return (
         f"Test error, mean ± standard deviation (n - 1) over {protocol['repeats']} repeats of learning-rate "
         f"selection and full run, seed {protocol['seed']}; {config['data']}, profile {config['profile']}. "
         "Runs that diverged (no finite loss, or more than half of the validation images wrong at the end) "
-        f"are left out.\n\n{SMALLER if config['profile'] == 'quick' else ''}{provenance_list(summary.experiment)}"
+        f"are left out.\n\n{smaller}{provenance_list(summary.experiment)}"
     )
 
 
