@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import symoptim
-from symoptim.paper.report.scenes.summary import summarize_scenes
-from symoptim.paper.report.scenes.tables import score_lines
-from symoptim.paper.report.scenes.words import scene_remarks, scene_sentences
-from symoptim.paper.report.write import write_report
+from symoptim.paper.registry import write_report
+from symoptim.paper.segnet.comparison import compare
+from symoptim.paper.segnet.summary import spreads, summarize_scenes
+from symoptim.paper.segnet.tables import score_lines
 from symoptim.symmetry.rules import registry
 
 ROOT = Path(__file__).parent.parent
@@ -103,8 +103,8 @@ def test_importing_the_package_needs_torch_alone() -> None:
 def test_reading_records_and_starting_the_command_line_need_no_torch() -> None:
     modules = [
         "symoptim.cli.app",
-        "symoptim.paper.report.write",
-        "symoptim.paper.records.store",
+        "symoptim.paper",
+        "symoptim.paper.records.database",
         "symoptim.bench.tables",
     ]
     code = f"import sys, {', '.join(modules)}; assert 'torch' not in sys.modules"
@@ -227,9 +227,13 @@ def test_the_readme_has_segnets_scores_and_its_results_the_verdict(segnet_run: P
     assert len(ours) == 5
     for line in ours:
         assert f"| {line.system} | {' | '.join(line.texts)} |" in readme
-    _, *sentences = scene_sentences(summary)
     about = " ".join((RESULTS / "segnet" / "README.md").read_text(encoding="utf-8").split())
-    assert all(words in about for words in (*sentences, *scene_remarks(summary)))
+    found = compare(summary)
+    assert found is not None
+    for number in (found.mean, found.rival_mean, -found.difference, found.error, found.p):
+        assert f"{number:.3f}" in about
+    assert f"95 % interval {found.low:+.3f} to {found.high:+.3f}" in about
+    assert all(f"{spread:.2f}" in about for spread in spreads(summary.search).values())
 
 
 def test_the_readme_agrees_with_the_records(full_run: Path) -> None:

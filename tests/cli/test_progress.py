@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from symoptim.cli.progress import DownloadBar, ProgressWatcher
-from symoptim.ensemble.decisions import Epoch, Outcome
-from symoptim.ensemble.training import Result
+from symoptim.cli.progress import DownloadBar, ProgressBar
+from symoptim.ensemble.decisions import Epoch
+from symoptim.paper.runner import Progress
 
 pooch = pytest.importorskip("pooch")
 
@@ -56,16 +56,11 @@ def test_a_download_shows_how_far_it_is(address: str, tmp_path: Path) -> None:
 
 def test_progress_shows_runs_done_and_the_median_error() -> None:
     console = a_console()
-    ended = Outcome("all epochs done", diverged=False)
     errors = {"a": 0.25, "b": 0.75, "c": 0.5}
-    with ProgressWatcher(console) as watcher:
-        watcher.expect(runs=8, work=100)
-        watcher.skip(runs=4, work=50)
-        results = {
-            name: Result(Epoch(3, 0.1, 1.0, 0.1, error, math.nan), ended if name == "a" else None)
-            for name, error in errors.items()
-        }
-        watcher.epoch("selection/arch1-2", results, work=25)
+    epochs = {name: Epoch(3, 0.1, 1.0, 0.1, error, math.nan) for name, error in errors.items()}
+    with ProgressBar(console) as bar:
+        bar(Progress(runs=8, work=100))
+        bar(Progress("selection/arch1-2", epochs, runs_done=5, runs=8, work_done=25, work=100, skipped=50))
     output = shown_on(console)
     assert "selection/arch1-2 epoch 3" in output
     assert "5/8 runs, median error 0.5000" in output

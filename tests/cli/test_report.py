@@ -16,7 +16,7 @@ def test_a_report_is_printed_and_written_without_training(undisturbed: Path, tmp
     for words in ("Test error on digits", "The paper's claims, judged", "undecided"):
         assert words in result.output
     page = html.unescape((tmp_path / "report.html").read_text(encoding="utf-8"))
-    assert "not the paper's MNIST" in page
+    assert "not the paper's images" in page
     for name in ("table2.md", "table2.csv", "trajectories.csv"):
         assert (tmp_path / name).read_text(encoding="utf-8") == (undisturbed / name).read_text(
             encoding="utf-8"

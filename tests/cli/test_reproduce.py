@@ -10,15 +10,17 @@ from typer.testing import CliRunner
 
 import symoptim
 from symoptim.__main__ import main
-from symoptim.cli import mnist
 from symoptim.cli.app import app
 from symoptim.cli.options import Updates
 from symoptim.ensemble.registry import UPDATES
 from symoptim.ensemble.run import Bold
-from symoptim.errors import DataError, OptionError
+from symoptim.errors import OptionError
+from symoptim.paper import runner
 from symoptim.paper.data.digits import load_digits
 from symoptim.paper.data.split import Split
-from symoptim.paper.experiments.protocol import Protocol
+from symoptim.paper.table2 import experiment
+from symoptim.paper.table2.experiment import Table2
+from symoptim.paper.table2.protocol import Protocol
 
 
 def invoke(*arguments: str) -> str:
@@ -113,12 +115,13 @@ def test_invariance_looks_at_its_folder_before_it_trains(
 def test_the_options_reach_the_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Protocol] = []
 
-    def remember(protocol: Protocol, *_: object, **__: object) -> None:
-        asked.append(protocol)
+    def remember(experiment: Table2, *_: object) -> None:
+        asked.append(experiment.protocol)
         raise OptionError("enough")
 
-    monkeypatch.setattr(mnist, "carry_out", remember)
-    monkeypatch.setattr(mnist, "find_images", lambda *_: ("mnist", load_digits()))
+    monkeypatch.setattr(runner, "carry_out", remember)
+    monkeypatch.setattr(experiment, "load", lambda *_, **__: load_digits())
+    monkeypatch.setattr(Protocol, "require_images", lambda *_: None)
     options = ["--classifier", "columns", "--grow", "2", "--shrink", "0.25", "--seed", "7", "--repeats", "2"]
     assert (
         refuse(monkeypatch, "table2", "--profile", "paper", "--updates", "SM, un", *options)
@@ -137,37 +140,8 @@ def test_other_images_under_the_same_name_are_refused(
         data = load_digits()
         return data._replace(train_images=data.train_images.flip(1))
 
-    monkeypatch.setattr(mnist, "load", flipped)
+    monkeypatch.setattr(experiment, "load", flipped)
     assert "was made with digest" in refuse(monkeypatch, *small[1:], "--out", str(undisturbed))
-
-
-def no_mnist(name: str, *_: object, **__: object) -> Split:
-    if name == "mnist":
-        raise DataError("nobody answers")
-    return load_digits()
-
-
-def test_digits_stand_in_for_mnist_with_a_notice_where_it_cannot_be_had(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(mnist, "load", no_mnist)
-    name, images = mnist.find_images("auto", None, "quick")
-    assert (name, len(images.train_labels)) == ("digits", 1500)
-    assert (
-        "notice: MNIST could not be had, so these are 8x8 digits. nobody answers" in capsys.readouterr().err
-    )
-
-
-@pytest.mark.parametrize(
-    ("data", "directory", "profile"),
-    [("mnist", None, "quick"), ("auto", None, "paper"), ("auto", Path("here"), "quick")],
-)
-def test_but_not_where_mnist_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch, data: str, directory: Path | None, profile: str
-) -> None:
-    monkeypatch.setattr(mnist, "load", no_mnist)
-    with pytest.raises(DataError, match="nobody answers"):
-        mnist.find_images(data, directory, profile)  # pyright: ignore
 
 
 def test_the_updates_in_the_help_are_those_there_are() -> None:

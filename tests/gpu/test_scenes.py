@@ -11,7 +11,7 @@ from symoptim.models import SegNetBasic
 from symoptim.paper.data.scenes import SceneSplit
 from symoptim.paper.segnet.trainer import SceneTrainer
 from symoptim.paper.segnet.training import SceneTraining
-from symoptim.paper.segnet.updates import SCENE_UPDATES
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 from tests.support.small_scenes import EVERYTHING, a_scene_run, small_scenes, small_segnet, train
 
 pytestmark = [
@@ -49,9 +49,9 @@ def losses_of_steps(trainer: SceneTrainer, rate: float) -> list[float]:
     return totals
 
 
-@pytest.mark.parametrize("update", SCENE_UPDATES)
+@pytest.mark.parametrize("update", SCENE_OPTIMIZERS)
 def test_recorded_steps_give_the_losses_of_unrecorded_ones(update: str) -> None:
-    data, rate = on_cuda(), 3 * SCENE_UPDATES[update].rate
+    data, rate = on_cuda(), 3 * SCENE_OPTIMIZERS[update].rate
     recorded, called = (trainer_of(update, data) for _ in range(2))
     called.step = called._step
     replayed = recorded.step
@@ -63,7 +63,7 @@ def test_recorded_steps_give_the_losses_of_unrecorded_ones(update: str) -> None:
     assert still[7:] != pytest.approx(expected[7:], rel=CLOSE)
 
 
-@pytest.mark.parametrize("update", SCENE_UPDATES)
+@pytest.mark.parametrize("update", SCENE_OPTIMIZERS)
 def test_recorded_steps_take_the_rate_of_their_epoch(update: str) -> None:
     trainer = trainer_of(update, on_cuda())
 
@@ -79,9 +79,9 @@ def test_recorded_steps_take_the_rate_of_their_epoch(update: str) -> None:
     torch.testing.assert_close(weights(), learnt, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("update", SCENE_UPDATES)
+@pytest.mark.parametrize("update", SCENE_OPTIMIZERS)
 def test_losses_are_about_those_of_the_cpu(update: str) -> None:
-    rate = SCENE_UPDATES[update].rate
+    rate = SCENE_OPTIMIZERS[update].rate
     on_cpu, on_gpu = (losses_of_steps(trainer_of(update, data), rate) for data in (small_scenes(), on_cuda()))
     assert on_gpu == pytest.approx(on_cpu, rel=CLOSE)
 
@@ -111,7 +111,7 @@ def test_the_network_computes_in_bfloat16_and_its_weights_stay_float32() -> None
     assert {value.dtype for value in states if torch.is_tensor(value)} <= {torch.float32}
 
 
-@pytest.mark.parametrize("update", SCENE_UPDATES)
+@pytest.mark.parametrize("update", SCENE_OPTIMIZERS)
 def test_training_taken_up_from_a_saved_state_goes_on(update: str) -> None:
     run = a_scene_run(update, epochs=4, augmentation=EVERYTHING)
     straight, first, second = (SceneTraining("one", run, small_segnet, on_cuda()) for _ in range(3))

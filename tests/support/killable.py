@@ -4,7 +4,7 @@ import signal
 
 import torch
 
-import symoptim.paper.experiments.recording
+import symoptim.paper.runner
 from symoptim.__main__ import main
 from symoptim.ensemble.run import Constant, FixedEpochs, Run
 from symoptim.ensemble.training import Ensemble
@@ -29,6 +29,6 @@ def load_kernels() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background begin without
     load_kernels()
-    symoptim.paper.experiments.recording.CHECKPOINT_SECONDS = 0.3
-    symoptim.paper.experiments.recording.CHECKPOINT_SHARE = 1.0
+    symoptim.paper.runner.CHECKPOINT_SECONDS = 0.3
+    symoptim.paper.runner.CHECKPOINT_SHARE = 1.0
     main()

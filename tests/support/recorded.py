@@ -1,9 +1,10 @@
 """Records made up for tests of the report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from symoptim.paper.records.reading import RecordedEpoch, RecordedExperiment, RecordedRun
+from symoptim.paper.records.runs import Epoch, RecordedExperiment, RecordedRun
+from symoptim.paper.table2.summary import Summary
 
 
 def an_experiment(
@@ -62,8 +63,35 @@ def a_recorded_run(
 ) -> RecordedRun:
     """A full run with these test errors, of 2-layer Arch1, SM and the bold driver unless told otherwise."""
     where = {"phase": "full", "architecture": "arch1", "depth": 2, "update": "sm", "schedule": "bold"}
-    curve = tuple(RecordedEpoch(k, 0.1, 1.0, 0.1, 0.1, error) for k, error in enumerate(errors, start=1))
+    curve = tuple(Epoch(k, 0.1, 1.0, 0.1, 0.1, error) for k, error in enumerate(errors, start=1))
     configuration = {"rate": 0.01, "stopping": {"maximum": maximum}}
     return RecordedRun(
         f"run {repeat}", {**where, "repeat": repeat, **labels}, configuration, reason, diverged, curve
     )
+
+
+def a_summary(runs: Iterable[RecordedRun] = (), **options: Any) -> Summary:
+    """These runs, of the paper's experiment unless told otherwise."""
+    return Summary(an_experiment(**options), list(runs))
+
+
+def every_run(repeats: int = 2, **options: Any) -> Summary:
+    """Every run of the paper's table, each cell with errors of its own."""
+    experiment = an_experiment(repeats=repeats)
+    asked = experiment.configuration["protocol"]
+    runs = [
+        a_recorded_run(
+            repeat=repeat,
+            errors=[0.1, 0.015 + 0.001 * depth + 0.0001 * repeat + 0.002 * (architecture == "arch1")],
+            depth=depth,
+            schedule=schedule,
+            architecture=architecture,
+            update=update,
+        )
+        for depth in asked["depths"]
+        for schedule in asked["schedules"]
+        for architecture in asked["architectures"]
+        for update in asked["updates"]
+        for repeat in range(repeats)
+    ]
+    return a_summary(runs, repeats=repeats, **options)

@@ -8,10 +8,10 @@ from symoptim.models import SegNetBasic
 from symoptim.paper.data.roads import draw_roads
 from symoptim.paper.data.scenes import SceneSplit
 from symoptim.paper.segnet.augment import Augmentation
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.labels import Weighting
+from symoptim.paper.segnet.runs import SceneRun
 from symoptim.paper.segnet.training import SceneTraining
-from symoptim.paper.segnet.updates import SCENE_UPDATES
-from symoptim.paper.segnet.weights import Weighting
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 
 EVERYTHING = Augmentation(zoom=(0.6, 1.2), flip=True, crop=(14, 20))
 
@@ -37,7 +37,7 @@ def a_scene_run(
     """A run of three epochs along a cosine on images as they are, unless it is told otherwise."""
     return SceneRun(
         update=update,
-        rate=rate or SCENE_UPDATES[update].rate,
+        rate=rate or SCENE_OPTIMIZERS[update].rate,
         schedule=schedule or Cosine(epochs=epochs),
         stopping=FixedEpochs(maximum=epochs),
         seed=seed,

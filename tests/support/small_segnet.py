@@ -4,10 +4,11 @@ from pathlib import Path
 
 import torch
 
-from symoptim.paper.experiments.segnet import SegNetExperiment
-from symoptim.paper.experiments.segnet_protocol import SegNetProtocol
-from symoptim.paper.records.store import Records
+from symoptim.paper.records.database import Records
+from symoptim.paper.runner import train
 from symoptim.paper.segnet.augment import Augmentation
+from symoptim.paper.segnet.experiment import SegNetExperiment
+from symoptim.paper.segnet.protocol import SegNetProtocol
 from tests.support.small_scenes import small_scenes
 from tests.support.watchers import Counter
 
@@ -33,6 +34,5 @@ def carry_out(path: Path, *, protocol: SegNetProtocol = SMALL, patience: int = 1
     watcher = Counter(patience)
     with Records(path, torch=torch.__version__, device="cpu") as records:
         if records.begin("segnet", {"protocol": protocol.as_dict()}):
-            device = torch.device("cpu")
-            SegNetExperiment(protocol, small_scenes(), device, records, watcher).carry_out()
+            train(SegNetExperiment(protocol, small_scenes(), torch.device("cpu")), records, watcher)
     return watcher

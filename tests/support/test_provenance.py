@@ -15,6 +15,29 @@ def test_the_digest_is_of_the_source_files(tmp_path, monkeypatch: pytest.MonkeyP
     assert provenance.code_digest() != first
 
 
+def test_the_digest_of_a_module_is_of_what_it_imports(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "symoptim"
+    package.mkdir()
+    monkeypatch.setattr(provenance, "PACKAGE", package)
+    texts = {
+        "trains": "from symoptim import rule\ndef train():\n    import symoptim.step\n",
+        "rule": "LATER = 'symoptim.kernel'",
+        "step": "import math",
+        "kernel": "from symoptim.trains import train",
+        "report": "import symoptim.trains",
+    }
+    for name, text in texts.items():
+        (package / f"{name}.py").write_text(text)
+    files = provenance.imported_files("symoptim.trains")
+    assert {path.stem for path in files} == {"trains", "rule", "step", "kernel"}
+    whole, part = provenance.code_digest(), provenance.code_digest("symoptim.trains")
+    (package / "report.py").write_text("import symoptim.trains  # in other words")
+    assert provenance.code_digest("symoptim.trains") == part
+    assert provenance.code_digest() != whole
+    (package / "kernel.py").write_text("x = 2")
+    assert provenance.code_digest("symoptim.trains") != part
+
+
 def test_a_package_outside_a_checkout_has_no_commit(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "PACKAGE", tmp_path)
     assert provenance.commit() is None

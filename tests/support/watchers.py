@@ -1,26 +1,26 @@
 """Somebody who watches an experiment in tests."""
 
-from collections.abc import Mapping
-
-from symoptim.ensemble.training import Result
+from symoptim.paper.runner import Progress
 
 
 class Counter:
-    """A watcher that adds up what it is told, and can interrupt."""
+    """Keeps how far an experiment was last, and can interrupt it."""
 
     def __init__(self, patience: int = 10**9) -> None:
         self.patience = patience
-        self.expected = self.seen = (0, 0)
+        self.last = Progress()
 
-    def expect(self, *, runs: int, work: int) -> None:
-        self.expected = (runs, work)
-
-    def skip(self, *, runs: int, work: int) -> None:
-        self.seen = (self.seen[0] + runs, self.seen[1] + work)
-
-    def epoch(self, title: str, results: Mapping[str, Result], *, work: int) -> None:
-        ended = sum(result.outcome is not None for result in results.values())
-        self.skip(runs=ended, work=work)
-        self.patience -= 1
-        if self.patience == 0:
+    def __call__(self, progress: Progress) -> None:
+        epoch_has_ended = progress.work_done > self.last.work_done
+        self.last = progress
+        self.patience -= epoch_has_ended
+        if epoch_has_ended and self.patience == 0:
             raise KeyboardInterrupt
+
+    @property
+    def expected(self) -> tuple[int, int]:
+        return self.last.runs, self.last.work
+
+    @property
+    def seen(self) -> tuple[int, int]:
+        return self.last.runs_done, self.last.work_done + self.last.skipped

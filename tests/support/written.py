@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from symoptim.paper.records.reading import RecordedRun, read_runs, reading
+from symoptim.paper.records.runs import RecordedRun, read_runs, reading
 
 QUERIES = (
     "SELECT run, ensemble, labels, configuration, epochs, reason, diverged FROM runs ORDER BY 1",
@@ -32,5 +32,5 @@ def runs_of(path: Path, phase: str) -> list[RecordedRun]:
 
 def set_checkpoints(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Save the state after so many seconds, however long saving takes."""
-    monkeypatch.setattr("symoptim.paper.experiments.recording.CHECKPOINT_SECONDS", seconds)
-    monkeypatch.setattr("symoptim.paper.experiments.recording.CHECKPOINT_SHARE", 1e9)
+    monkeypatch.setattr("symoptim.paper.runner.CHECKPOINT_SECONDS", seconds)
+    monkeypatch.setattr("symoptim.paper.runner.CHECKPOINT_SHARE", 1e9)

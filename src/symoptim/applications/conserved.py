@@ -149,7 +149,7 @@ class ConservedQuantities:
         return ((self.values - self._rows[0]).abs() / self._mass)[:, kept]
 
     def curve(self) -> Curve:
-        """The drift in short, as :func:`symoptim.paper.report.conserved.draw_drift` takes it."""
+        """The drift in short, as :func:`symoptim.applications.drift.draw_drift` takes it."""
         drift = self.drift()
         if not drift.shape[1]:
             return Curve(list(self.steps), [0.0] * len(drift), [0.0] * len(drift))

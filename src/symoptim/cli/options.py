@@ -5,14 +5,14 @@ from typing import Annotated
 
 from typer import Option
 
-from symoptim.paper.experiments.names import (
+from symoptim.paper.choices import (
     Classifier,
     DataChoice,
     DataName,
     ProfileName,
     SceneDataChoice,
     SceneScheduleName,
-    WeightingName,
+    Weighting,
 )
 
 Profile = Annotated[ProfileName, Option(help="quick: minutes on a laptop; paper: in full, for a GPU.")]
@@ -39,7 +39,7 @@ SceneUpdates = Annotated[
 SceneEpochs = Annotated[int | None, Option(help="Epochs of a full run.", show_default="quick 12, paper 100")]
 SceneRepeats = Annotated[int | None, Option(help="Runs of every update.", show_default="quick 1, paper 3")]
 SceneSchedule = Annotated[SceneScheduleName, Option(help="How the rate changes from epoch to epoch.")]
-Weighting = Annotated[WeightingName, Option(help="Class weights: median frequency, or its square root.")]
+SceneWeighting = Annotated[Weighting, Option(help="Class weights: median frequency, or its square root.")]
 Rates = Annotated[
     str | None,
     Option(

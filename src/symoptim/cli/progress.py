@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -10,77 +10,66 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     Progress,
+    TaskID,
     TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
 
 if TYPE_CHECKING:
-    from symoptim.ensemble.training import Result
+    from symoptim.paper.runner import Progress as Done
 
 
-Results = Mapping[str, "Result"]
-
-
-def median_error(results: Results) -> str:
+def median_error(done: "Done") -> str:
     """Median error of the runs: on the test set, or on the validation set where only that is looked at."""
-    epochs = [result.epoch for result in results.values()]
-    errors = [e.validation_error if math.isnan(e.test_error) else e.test_error for e in epochs]
-    return f"median error {statistics.median(errors):.4f}"
+    errors = [e.validation_error if math.isnan(e.test_error) else e.test_error for e in done.epochs.values()]
+    return f", median error {statistics.median(errors):.4f}" if errors else ""
 
 
-def loss_and_score(results: Results) -> str:
+def loss_and_score(done: "Done") -> str:
     """Training loss of a run on scenes, and its score on the validation set where that was measured."""
-    (epoch,) = (result.epoch for result in results.values())
-    score = "" if math.isnan(epoch.validation_error) else f", mean IoU {1 - epoch.validation_error:.3f}"
-    return f"loss {epoch.loss:.3f}{score}"
+    text = ""
+    for epoch in done.epochs.values():
+        text = f", loss {epoch.loss:.3f}"
+        text += "" if math.isnan(epoch.validation_error) else f", mean IoU {1 - epoch.validation_error:.3f}"
+    return text
 
 
-class ProgressWatcher:
-    """Shows an experiment's progress; use it in a ``with`` statement."""
+class ProgressBar:
+    """Shows an experiment's progress; use it in a ``with`` statement, and call it as often as it changes."""
 
-    def __init__(self, console: Console, describe: Callable[[Results], str] = median_error) -> None:
+    def __init__(self, console: Console, describe: Callable[["Done"], str] = median_error) -> None:
         """Show progress on that console, every epoch described so."""
         self.describe = describe
         self.progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.fields[runs_done]}/{task.fields[runs]} runs{task.fields[error]}"),
+            TextColumn("{task.fields[runs]} runs{task.fields[result]}"),
             TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
         )
-        self.runs_done = self.work = 0
+        self.task: TaskID | None = None
 
-    def __enter__(self) -> "ProgressWatcher":
-        self.progress.start()
-        self.task = self.progress.add_task("preparing", total=None, runs_done=0, runs=0, error="")
+    def __enter__(self) -> "ProgressBar":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.progress.stop()
 
-    def expect(self, *, runs: int, work: int) -> None:
-        """All there will be to do."""
-        self.work = work
-        self.progress.update(self.task, total=work, runs=runs)
-
-    def skip(self, *, runs: int, work: int) -> None:
-        """Take work off that needs no time; done work would count as speed, and belie the time left."""
-        self.runs_done += runs
-        self.work -= work
-        self.progress.update(self.task, total=self.work, runs_done=self.runs_done)
-
-    def epoch(self, title: str, results: Results, *, work: int) -> None:
-        """An epoch of an ensemble has ended."""
-        self.runs_done += sum(result.outcome is not None for result in results.values())
-        number = next(iter(results.values())).epoch.number
+    def __call__(self, done: "Done") -> None:
+        """Show how far it is now."""
+        if self.task is None:  # not before: downloads have a bar of their own
+            self.progress.start()
+            self.task = self.progress.add_task("preparing", runs="", result="")
+        number = max((epoch.number for epoch in done.epochs.values()), default=0)
         self.progress.update(
             self.task,
-            description=f"{title} epoch {number}",
-            advance=work,
-            runs_done=self.runs_done,
-            error=f", {self.describe(results)}",
+            description=f"{done.title} epoch {number}" if number else done.title,
+            total=done.work - done.skipped,  # skipped work would count as speed, and belie the time left
+            completed=done.work_done,
+            runs=f"{done.runs_done}/{done.runs}",
+            result=self.describe(done),
         )
 
 

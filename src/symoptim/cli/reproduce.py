@@ -1,29 +1,45 @@
-"""``symoptim reproduce``: the paper's experiments by name.
-
-Torch is slow to import, and not every command needs it: what does is imported where it is used.
-"""
+"""``symoptim reproduce``: the paper's experiments by name; :func:`symoptim.paper.reproduce` does the work."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from typer import Option
 
 from symoptim.cli import options
-from symoptim.cli.report import show_report, tell_written
-from symoptim.cli.tables import table2_table, trajectories_table
+from symoptim.cli.progress import DownloadBar, ProgressBar, loss_and_score, median_error
+from symoptim.cli.report import say, show_report
 from symoptim.errors import OptionError
-from symoptim.paper.report.architectures import draw_architectures
-from symoptim.paper.report.summary import Summary
-from symoptim.paper.report.write import RECORDS
+from symoptim.paper import api
+from symoptim.paper.choices import ExperimentName
+from symoptim.support.provenance import command_line
 
 reproduce = typer.Typer(no_args_is_help=True, help="Run the paper's experiments and print what came out.")
 
 
-def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable[..., None]:
+def _run(name: ExperimentName, **config: Any) -> None:
+    """Carry out an experiment with progress on the terminal, and show its report."""
+    console = Console(stderr=True)
+    try:
+        with ProgressBar(console, loss_and_score if name == "segnet" else median_error) as progress:
+            written = api.reproduce(
+                name,
+                progress=progress,
+                notice=lambda text: say(console, f"notice: {text}"),
+                download=DownloadBar(console),
+                **config,
+            )
+    except KeyboardInterrupt as stopped:
+        if not str(stopped):  # nothing was trained yet
+            raise
+        say(console, f"{stopped}; to go on from its last checkpoint: {command_line()}")
+        raise typer.Exit(130) from None
+    show_report(written, trajectories=name == "trajectories")
+
+
+def _of_mnist(name: ExperimentName, help_text: str) -> Callable[..., None]:
     """A command that carries out the MNIST experiment and shows one view of it: the records are the same."""
 
     def command(
@@ -39,32 +55,27 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         shrink: options.Shrink = 0.5,
         classifier: options.Start = "rows",
     ) -> None:
-        from symoptim.cli.mnist import carry_out, find_images
-        from symoptim.ensemble.numerics import device_named
         from symoptim.ensemble.run import Bold
-        from symoptim.paper.experiments.protocol import protocol_for
 
-        changes = {"repeats": repeats, "seed": seed, "updates": _names(updates), "classifier": classifier}
-        bold, where = Bold(grow=grow, shrink=shrink), device_named(device)
-        protocol_for(profile, "mnist", bold=bold, **changes)  # refuses bad options before data are fetched
-        found, images = find_images(data, data_dir, profile)
-        protocol = protocol_for(profile, found, bold=bold, **changes)
-        folder = out or Path("results") / f"{found}-{profile}"
-        carry_out(protocol, folder / RECORDS, profile=profile, data=found, images=images, device=where)
-        show_report(folder, show)
+        bold, names = Bold(grow=grow, shrink=shrink), _names(updates)
+        protocol = {
+            "repeats": repeats,
+            "seed": seed,
+            "updates": names,
+            "bold": bold,
+            "classifier": classifier,
+        }
+        _run(name, profile=profile, data=data, data_dir=data_dir, out=out, device=device, **protocol)
 
     command.__doc__ = help_text
     return command
 
 
 reproduce.command("table2", epilog="Example: symoptim reproduce table2 --profile paper --device cuda")(
-    _mnist_command(table2_table, "Test errors of every update, schedule, depth and architecture (Table 2).")
+    _of_mnist("table2", "Test errors of every update, schedule, depth and architecture (Table 2).")
 )
 reproduce.command("trajectories", epilog="Example: symoptim reproduce trajectories --profile quick")(
-    _mnist_command(
-        trajectories_table,
-        "Test error over the epochs, of the runs of table2 (trained if need be).",
-    )
+    _of_mnist("trajectories", "Test error over the epochs, of the runs of table2 (trained if need be).")
 )
 
 
@@ -80,41 +91,21 @@ def segnet(
     repeats: options.SceneRepeats = None,
     seed: options.Seed = 0,
     schedule: options.SceneSchedule = "cosine",
-    weighting: options.Weighting = "root",
+    weighting: options.SceneWeighting = "root",
     rates: options.Rates = None,
     compiled: options.Compiled = False,
 ) -> None:
     """Train SegNet on road scenes, the paper's last experiment: scores, pictures, sensitivity to the rate."""
-    from symoptim.cli.segnet import carry_out_segnet, choose_scenes
-    from symoptim.ensemble.numerics import device_named
-    from symoptim.paper.experiments.segnet_protocol import segnet_protocol
-
-    where = device_named(device)
-    if compiled and where.type != "cuda":
-        raise OptionError(f"--compile is for CUDA devices, this is {where}: leave it out")
-    size = profile or ("paper" if where.type == "cuda" else "quick")
-    changes = {
+    names = None if updates is None else _names(updates)
+    protocol = {
+        "updates": names,
         "epochs": epochs,
         "repeats": repeats,
         "seed": seed,
-        "schedule": schedule,
-        "weighting": weighting,
+        "rates": _numbers(rates),
     }
-    protocol = segnet_protocol(
-        size, updates=None if updates is None else _names(updates), rates=_numbers(rates), **changes
-    )
-    scenes = choose_scenes(data, data_dir, size)
-    folder = out or Path("results") / f"{scenes}-{size}"
-    carry_out_segnet(
-        protocol,
-        folder / RECORDS,
-        profile=size,
-        data=scenes,
-        directory=data_dir,
-        device=where,
-        compiled=compiled,
-    )
-    show_report(folder)
+    protocol |= {"schedule": schedule, "weighting": weighting, "compiled": compiled}
+    _run("segnet", profile=profile, data=data, data_dir=data_dir, out=out, device=device, **protocol)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -147,13 +138,8 @@ def invariance(
     seed: options.Seed = 0,
 ) -> None:
     """Train one network from two scalings of its weights; print and draw how far the loss curves part."""
-    from symoptim.cli.invariance import show_invariance
-    from symoptim.ensemble.numerics import device_named
-    from symoptim.paper.experiments.invariance import Rescaling
-
-    rescaling = Rescaling(depth=depth, epochs=epochs, spread=spread, seed=seed)
-    console = Console()
-    tell_written(console, show_invariance(rescaling, data, data_dir, out, device_named(device), console))
+    protocol = {"depth": depth, "epochs": epochs, "spread": spread, "seed": seed}
+    _run("invariance", data=data, data_dir=data_dir, out=out, device=device, **protocol)
 
 
 @reproduce.command(epilog="Example: symoptim reproduce architectures --out results/architectures")
@@ -161,4 +147,4 @@ def architectures(
     out: Annotated[Path, Option(help="Folder of the results.")] = Path("results/architectures"),
 ) -> None:
     """Draw Arch1 and Arch2 with their symmetries marked on them (the paper's Figures 1 and 2)."""
-    tell_written(Console(), draw_architectures(out / "architectures"))
+    show_report(api.reproduce("architectures", out=out))

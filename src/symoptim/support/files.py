@@ -23,14 +23,7 @@ def csv_text(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def require_folder(folder: Path) -> None:
-    """Make a folder, before long work is done for it.
-
-    Args:
-        folder: made if need be, with all above it.
-
-    Raises:
-        RecordsError: it cannot be made.
-    """
+    """Make a folder and all above it, before long work is done for it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -40,18 +33,7 @@ def require_folder(folder: Path) -> None:
 
 
 def write_files(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write texts to files of a folder, each in one step.
-
-    Args:
-        folder: made if need be.
-        texts: by name of the file.
-
-    Returns:
-        The files.
-
-    Raises:
-        RecordsError: a file cannot be written.
-    """
+    """Write texts to files of a folder, by name, each in one step."""
     paths: list[Path] = []
     for name, text in texts.items():
         path = folder / name

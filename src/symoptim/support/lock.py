@@ -18,14 +18,7 @@ class Lock:
     """Held from construction until :meth:`release`, or until the process ends."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock of the records file ``path``.
-
-        Args:
-            path: the records file; the lock is a file beside it.
-
-        Raises:
-            RecordsError: another process holds it; says which.
-        """
+        """Take the lock of the records file ``path``."""
         self.holder = path.with_name(f".{path.name}.holder")
         beside = path.with_name(f".{path.name}.lock")
         self.connection = sqlite3.connect(beside, timeout=0, isolation_level=None)

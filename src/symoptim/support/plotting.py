@@ -1,6 +1,6 @@
-"""How figures look: one palette, one way to save, and ink that follows the page's colors."""
+"""Style of figures: one palette, one way to save, text in the colors of the page around it."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -8,34 +8,16 @@ from typing import Any
 from symoptim.errors import RecordsError
 from symoptim.support.files import require_folder
 
+# Of matplotlib, whose types are incomplete.
+Axes = Any
+Canvas = Any
+
 # Okabe and Ito's palette, which color-blind readers can tell apart.
 BLUE, ORANGE, GREEN, PURPLE, SKY, AMBER = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"
 DARK_ORANGE = "#A84300"  # for small letters, which need more contrast
-_COLORS = {
-    "b-sgd": ORANGE,
-    "sgd": ORANGE,
-    "sm": BLUE,
-    "un": GREEN,
-    "adamw": PURPLE,
-    "invariant-adamw": AMBER,
-    "sgd-plain": DARK_ORANGE,
-}
 
-# Dashes let a line that lies below be seen, and part updates whose colors are alike.
-_DASHES = {"sm": (0, (5, 2)), "sgd-plain": (0, (2, 1.5)), "un-momentum": (0, (2, 1.5))}
-
-# A color nobody would choose, put where ink is meant; in pages it becomes the color of the text around it.
-_INK = "#010203"
-
-
-def color_of(update: str) -> str:
-    """Color of an update in every figure; updates of one's own share one."""
-    return _COLORS.get(update, SKY)
-
-
-def line_of(update: str) -> dict[str, Any]:
-    """Color and dashes of an update's line."""
-    return {"color": color_of(update), "linestyle": _DASHES.get(update, "-")}
+# Stands for the color of text; in pages it becomes the color of the text around the figure.
+_TEXT = "#010203"
 
 
 def pyplot() -> Any:
@@ -45,25 +27,29 @@ def pyplot() -> Any:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    ink = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    plt.rcParams.update(dict.fromkeys(ink, _INK))
+    text = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    plt.rcParams.update(dict.fromkeys(text, _TEXT))
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
     return plt
 
 
-def save(figure: Any, path: Path) -> list[Path]:
-    """Save a figure as PNG and SVG, and close it.
+def set_log_scale(
+    axes: Axes, numbers: tuple[float, ...], form: Callable[[float], str] = "{:g}".format
+) -> None:
+    """A logarithmic vertical scale with these multiples of powers of ten, as one writes them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    Args:
-        figure: of matplotlib.
-        path: without its ending.
+    def text(value: float, _position: int) -> str:
+        return form(value)
 
-    Returns:
-        Both files.
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=numbers))
+    axes.yaxis.set_major_formatter(FuncFormatter(text))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
-    Raises:
-        RecordsError: one of them cannot be written.
-    """
+
+def save(figure: Canvas, path: Path) -> list[Path]:
+    """Save a figure as PNG and SVG, and close it; ``path`` is without ending."""
     # Names within an SVG come from its salt: several of them can stand in one page.
     pyplot().rcParams["svg.hashsalt"] = path.name
     drawing = path.with_suffix(".svg")
@@ -74,24 +60,16 @@ def save(figure: Any, path: Path) -> list[Path]:
     return [path.with_suffix(".png"), drawing]
 
 
-def save_png(figure: Any, path: Path) -> Path:
-    """Save a figure of pictures as PNG, and close it.
-
-    Args:
-        figure: of matplotlib.
-        path: without its ending.
-
-    Returns:
-        The file.
-    """
+def save_png(figure: Canvas, path: Path) -> Path:
+    """Save a figure of pictures as PNG, and close it; ``path`` is without ending."""
     with _writing(figure, path):
         figure.savefig(path.with_suffix(".png"), dpi=110)
     return path.with_suffix(".png")
 
 
 @contextmanager
-def _writing(figure: Any, path: Path) -> Generator[None]:
-    """Close the figure in the end, and explain what the disk says."""
+def _writing(figure: Canvas, path: Path) -> Generator[None]:
+    """Close the figure in the end, and explain errors of the disk."""
     try:
         require_folder(path.parent)
         yield
@@ -102,15 +80,7 @@ def _writing(figure: Any, path: Path) -> Generator[None]:
 
 
 def inline_svg(path: Path, label: str) -> str:
-    """An SVG file as a piece of HTML: without its header, its ink in the color of the text around it.
-
-    Args:
-        path: the file.
-        label: what the drawing shows, for those who cannot see it.
-
-    Returns:
-        The SVG element.
-    """
+    """An SVG file as a piece of HTML: without its header, its text in the color of the text around it."""
     text = path.read_text(encoding="utf-8")
     named = text[text.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    return named.replace(_INK, "currentColor")
+    return named.replace(_TEXT, "currentColor")

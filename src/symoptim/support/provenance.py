@@ -1,5 +1,6 @@
 """Where results come from: code, versions, machine, command."""
 
+import ast
 import hashlib
 import json
 import os
@@ -14,17 +15,49 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent
 
 
-def code_digest() -> str:
-    """Digest of the package's own source files: equal digests compute equal results.
+def code_digest(module: str | None = None) -> str:
+    """Digest of source files of the package: equal digests compute equal results.
 
-    >>> len(code_digest())
-    16
+    Args:
+        module: digest only what this module imports, directly or not; None takes every file.
+
+    Returns:
+        16 hexadecimal digits.
+
+    >>> len(code_digest("symoptim.errors")), code_digest("symoptim.errors") == code_digest()
+    (16, False)
     """
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
+    for path in sorted(PACKAGE.rglob("*.py") if module is None else imported_files(module)):
         digest.update(path.relative_to(PACKAGE).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def imported_files(module: str) -> set[Path]:
+    """Files of the package that a module imports, wherever in its code, with those that they import.
+
+    A module that is imported by its name in a string counts too.
+    """
+    found: set[Path] = set()
+    waiting = [module]
+    while waiting:
+        path = PACKAGE.parent.joinpath(*waiting.pop().split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if path.is_file() and path not in found:
+            found.add(path)
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                match node:
+                    case ast.Import(names=names):
+                        named = [alias.name for alias in names]
+                    case ast.ImportFrom(module=str(package), names=names):
+                        named = [package, *(f"{package}.{alias.name}" for alias in names)]
+                    case ast.Constant(value=str(text)) if text.replace(".", "").isidentifier():
+                        named = [text]
+                    case _:
+                        named = []
+                waiting += [name for name in named if name.startswith(f"{PACKAGE.name}.")]
+    return found
 
 
 def commit() -> str | None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from symoptim.paper.records.database import Records
 from symoptim.paper.records.findings import (
     Example,
     Finding,
@@ -13,9 +14,16 @@ from symoptim.paper.records.findings import (
     read_pictures,
     write_examples,
 )
-from symoptim.paper.records.ledger import Ending, EpochRow, RunRow, has_ended, take_up, write_epoch
-from symoptim.paper.records.reading import read_runs, reading
-from symoptim.paper.records.store import Records
+from symoptim.paper.records.runs import (
+    Ending,
+    Epoch,
+    RunRow,
+    have_ended,
+    read_runs,
+    reading,
+    resume,
+    write_epoch,
+)
 
 EXAMPLES = [Example("b", b"\xff\xd8 image of b", b"truth of b"), Example("a", b"image of a", b"truth of a")]
 FINDING = Finding(
@@ -30,13 +38,15 @@ def records(tmp_path: Path) -> Iterator[Records]:
         with records.writing() as connection:
             write_examples(connection, EXAMPLES)
         for name in ("one", "two"):
-            take_up(records, name, [RunRow(name, {"phase": "full"}, {})])
+            resume(records, name, [RunRow(name, {"phase": "full"}, {})])
         yield records
 
 
 def end(records: Records, finding: Finding) -> None:
-    row = EpochRow(finding.run, 1, 0.1, 1.0, 0.2, 0.3, math.nan)
-    write_epoch(records, finding.run, [row], [Ending(finding.run, 1, "enough", False)], None, [finding])
+    row = Epoch(1, 0.1, 1.0, 0.2, 0.3, math.nan)
+    write_epoch(
+        records, finding.run, {finding.run: row}, [Ending(finding.run, 1, "enough", False)], None, [finding]
+    )
 
 
 def test_what_is_written_is_read_back(records: Records) -> None:
@@ -60,8 +70,8 @@ def test_examples_come_back_in_their_order_and_those_that_are_there_stay(records
 
 
 def test_a_run_without_findings_has_no_seconds(records: Records) -> None:
-    row = EpochRow("one", 1, 0.1, 1.0, 0.2, 0.3, math.nan)
-    write_epoch(records, "one", [row], [Ending("one", 1, "enough", False)], None)
+    row = Epoch(1, 0.1, 1.0, 0.2, 0.3, math.nan)
+    write_epoch(records, "one", {"one": row}, [Ending("one", 1, "enough", False)], None)
     assert [run.seconds for run in read_runs(records.connection, "full")] == [None, None]
     assert read_confusions(records.connection, "test") == {}
 
@@ -69,23 +79,23 @@ def test_a_run_without_findings_has_no_seconds(records: Records) -> None:
 def test_findings_are_recorded_with_the_ending_or_not_at_all(records: Records) -> None:
     with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
         end(records, FINDING._replace(pictures={"nobody knows it": b""}))
-    assert not has_ended(records, ["one"])
+    assert not have_ended(records, ["one"])
     one, _ = read_runs(records.connection, "full")
     assert (one.seconds, one.curve) == (None, ())
     assert read_confusions(records.connection, "test") == {}
     end(records, FINDING)
-    assert has_ended(records, ["one"])
+    assert have_ended(records, ["one"])
 
 
 def test_what_was_found_of_a_run_that_has_to_end_again_is_forgotten(records: Records) -> None:
-    take_up(records, "both", [RunRow(name, {"phase": "both"}, {}) for name in ("a", "b")])
-    rows = [EpochRow(name, 1, 0.1, 1.0, 0.2, 0.3, math.nan) for name in ("a", "b")]
+    resume(records, "both", [RunRow(name, {"phase": "both"}, {}) for name in ("a", "b")])
+    rows = {name: Epoch(1, 0.1, 1.0, 0.2, 0.3, math.nan) for name in ("a", "b")}
     write_epoch(records, "both", rows, [], b"after 1")
     finding = FINDING._replace(run="a", pictures={})
-    again = EpochRow("a", 2, 0.1, 1.0, 0.2, 0.3, math.nan)
+    again = Epoch(2, 0.1, 1.0, 0.2, 0.3, math.nan)
     for _ in range(2):  # killed after the first time, it goes back to the checkpoint
-        write_epoch(records, "both", [again], [Ending("a", 2, "enough", False)], None, [finding])
+        write_epoch(records, "both", {"a": again}, [Ending("a", 2, "enough", False)], None, [finding])
         assert read_confusions(records.connection, "test")["a"]
-        assert take_up(records, "both", []) == b"after 1"
+        assert resume(records, "both", []) == b"after 1"
         assert "a" not in read_confusions(records.connection, "test")
         assert read_runs(records.connection, "both")[0].seconds is None

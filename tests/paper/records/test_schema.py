@@ -8,10 +8,9 @@ import pytest
 
 from symoptim.errors import RecordsError
 from symoptim.paper.records import schema
+from symoptim.paper.records.database import Records
 from symoptim.paper.records.findings import read_confusions, read_examples
-from symoptim.paper.records.ledger import RunRow, take_up
-from symoptim.paper.records.reading import read_experiment, read_runs, reading
-from symoptim.paper.records.store import Records
+from symoptim.paper.records.runs import RunRow, read_experiment, read_runs, reading, resume
 
 # As they were written then; they never change.
 VERSION_1 = """
@@ -83,11 +82,10 @@ def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
 def test_an_older_file_is_read_and_left_as_it_is(old: Path) -> None:
     before = old.read_bytes()
     with reading(old) as connection:
-        experiment = read_experiment(connection)
+        experiment = read_experiment(connection, old)
         (run,) = read_runs(connection, "full")
         assert read_examples(connection) == []
         assert read_confusions(connection, "test") == {}
-    assert experiment is not None
     assert (experiment.name, experiment.configuration, experiment.seconds) == ("mnist", {"repeats": 2}, 61.5)
     assert (run.run, run.reason, run.diverged, run.seconds) == ("a", "enough", False, None)
     assert [epoch.loss for epoch in run.curve] == [2.5]
@@ -122,12 +120,12 @@ def test_a_finished_older_file_is_left_as_it_was_too(old: Path) -> None:
 def test_an_older_file_that_is_written_to_is_brought_up_to_date_and_keeps_its_rows(
     old: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("symoptim.paper.records.store.code_digest", lambda: "other code")
+    monkeypatch.setattr("symoptim.paper.records.database.code_digest", lambda: "other code")
     unfinish(old)
     new = tmp_path / "new.sqlite"
     with Records(new, torch="2.0", device="cpu"), Records(old, torch="2.0", device="cpu") as records:
         assert records.begin("mnist", {"repeats": 2})
-        assert take_up(records, "e", []) == b"state"
+        assert resume(records, "e", []) == b"state"
     assert version(old) == schema.VERSION
     assert tables(old) == tables(new)
     assert {"confusions", "examples", "predictions"} <= set(tables(new))
@@ -136,7 +134,7 @@ def test_an_older_file_that_is_written_to_is_brought_up_to_date_and_keeps_its_ro
 def test_an_update_of_the_tables_that_fails_changes_nothing(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("symoptim.paper.records.store.code_digest", lambda: "other code")
+    monkeypatch.setattr("symoptim.paper.records.database.code_digest", lambda: "other code")
     unfinish(old)
     before = (tables(old), rows(old))
     monkeypatch.setitem(schema.MIGRATIONS, 1, f"{schema.MIGRATIONS[1]} CREATE TABLE runs (twice);")
@@ -159,5 +157,5 @@ def test_who_reads_a_file_of_this_version_sees_what_is_written_meanwhile(tmp_pat
         records.begin("mnist", {})
         with reading(path) as connection:
             assert read_runs(connection, "full") == []
-            take_up(records, "e", [RunRow("a", {"phase": "full"}, {})])
+            resume(records, "e", [RunRow("a", {"phase": "full"}, {})])
             assert [run.run for run in read_runs(connection, "full")] == ["a"]

@@ -1,4 +1,4 @@
-from symoptim.paper.records.reading import RecordedEpoch, RecordedRun
+from symoptim.paper.records.runs import Epoch, RecordedRun
 from symoptim.paper.records.selection import Candidate, candidate, choose, rank
 
 
@@ -30,7 +30,7 @@ def test_rates_are_ranked_by_error_larger_ones_first_on_a_tie_and_without_those_
 
 
 def test_a_recorded_run_stands_by_its_last_epoch() -> None:
-    curve = tuple(RecordedEpoch(k, 0.1, 1.0, 0.5, error, 0.6) for k, error in ((1, 0.2), (2, 0.4)))
+    curve = tuple(Epoch(k, 0.1, 1.0, 0.5, error, 0.6) for k, error in ((1, 0.2), (2, 0.4)))
     run = RecordedRun("one", {"rate": 0.3}, {}, "enough", False, curve)
     assert candidate(run) == Candidate(0.3, 0.4, False)
     assert candidate(run._replace(diverged=True)).diverged

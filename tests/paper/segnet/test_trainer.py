@@ -16,10 +16,10 @@ from symoptim.errors import OptionError
 from symoptim.paper.data.classes import CLASSES, VOID
 from symoptim.paper.data.scenes import Scenes, SceneSplit
 from symoptim.paper.segnet.augment import augment, chances
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.labels import class_weights
+from symoptim.paper.segnet.runs import SceneRun
 from symoptim.paper.segnet.trainer import SceneTrainer
-from symoptim.paper.segnet.updates import SCENE_UPDATES
-from symoptim.paper.segnet.weights import class_weights
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 from tests.support.small_scenes import EVERYTHING, a_scene_run, small_scenes, small_segnet
 
 
@@ -80,9 +80,9 @@ def plain_loop(run: SceneRun, data: SceneSplit, rates: list[float]) -> tuple[lis
     return losses, model
 
 
-@pytest.mark.parametrize("update", SCENE_UPDATES)
+@pytest.mark.parametrize("update", SCENE_OPTIMIZERS)
 def test_every_update_trains_as_its_optimizer_does_in_a_plain_loop(update: str) -> None:
-    assert set(OPTIMIZERS) == set(SCENE_UPDATES)
+    assert set(OPTIMIZERS) == set(SCENE_OPTIMIZERS)
     run, rates = a_scene_run(update, augmentation=EVERYTHING, weighting="median"), [0.02, 0.01]
     trainer = SceneTrainer(run, small_segnet, small_scenes())
     losses = [trainer.train_epoch(epoch, rate) for epoch, rate in enumerate(rates, start=1)]
@@ -210,7 +210,7 @@ def test_statistics_do_not_change_what_is_learnt() -> None:
         one.confusion(small_scenes().validation)
 
 
-@pytest.mark.parametrize("update", SCENE_UPDATES)
+@pytest.mark.parametrize("update", SCENE_OPTIMIZERS)
 def test_after_loading_the_rate_still_changes_in_place(update: str) -> None:
     first, second = (SceneTrainer(a_scene_run(update), small_segnet, small_scenes()) for _ in range(2))
     first.train_epoch(1, 0.1)

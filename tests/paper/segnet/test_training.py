@@ -11,11 +11,11 @@ from symoptim.ensemble.run import Bold, Constant, Cosine, Exponential, Schedule
 from symoptim.errors import OptionError
 from symoptim.models.segnet import ConvolutionBlock
 from symoptim.paper.data.classes import CLASSES
-from symoptim.paper.records.scores import scores_of
-from symoptim.paper.segnet.pictures import label_png
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.images import label_png
+from symoptim.paper.segnet.runs import SceneRun
+from symoptim.paper.segnet.scores import scores_of
 from symoptim.paper.segnet.training import SceneTraining
-from symoptim.paper.segnet.updates import SCENE_UPDATES
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 from tests.support.small_scenes import EVERYTHING, a_scene_run, small_scenes, small_segnet, train
 
 
@@ -30,7 +30,7 @@ def losses(training: SceneTraining) -> list[float]:
 FASTER = {"adamw": 1e-3, "invariant-adamw": 1e-3}  # theirs are for more steps than there are here
 
 
-@pytest.mark.parametrize("update", SCENE_UPDATES)
+@pytest.mark.parametrize("update", SCENE_OPTIMIZERS)
 def test_the_loss_falls(update: str) -> None:
     training = training_of(a_scene_run(update, rate=FASTER.get(update), epochs=4))
     train(training)
@@ -170,7 +170,7 @@ def test_rates_follow_the_schedule(schedule: Schedule) -> None:
 
 
 RESUMED = [
-    *(pytest.param(update, Cosine(epochs=4), 2, id=update) for update in SCENE_UPDATES),
+    *(pytest.param(update, Cosine(epochs=4), 2, id=update) for update in SCENE_OPTIMIZERS),
     *(pytest.param("un-momentum", schedule, 2, id=str(schedule)) for schedule in SCHEDULES),
     *(pytest.param("un-momentum", Bold(), stop, id=f"after {stop}") for stop in (1, 3)),
 ]

@@ -13,7 +13,7 @@ def load_digits(*, test: int = 297, seed: int = 0, dtype: torch.dtype = torch.fl
     >>> tuple(load_digits().train_images.shape)
     (1500, 64)
     """
-    # An extra, and a slow import: only who asks for digits pays.
+    # An extra, and a slow import.
     from sklearn import datasets  # pyright: ignore[reportMissingTypeStubs]
 
     digits = cast(Any, datasets.load_digits())

@@ -22,17 +22,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_bytes(path: Path) -> bytes:
-    """Contents of a file, unzipped if it is gzipped, whatever its name.
-
-    Args:
-        path: the file.
-
-    Returns:
-        Its bytes.
-
-    Raises:
-        DataError: it cannot be read, or its compressed data end early or are damaged.
-    """
+    """Contents of a file, unzipped if it is gzipped, whatever its name."""
     try:
         raw = path.read_bytes()
         return gzip.decompress(raw) if raw.startswith(GZIP_MAGIC) else raw
@@ -45,17 +35,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_idx(content: bytes, path: Path) -> Tensor:
-    """Tensor of the bytes of an IDX file.
-
-    Args:
-        content: the unzipped file.
-        path: its name, for messages.
-
-    Returns:
-        A tensor of unsigned bytes with the axes the header gives.
-
-    Raises:
-        DataError: it is no IDX file of unsigned bytes, or its length does not fit its header.
+    """Tensor of unsigned bytes of an IDX file; its path is for messages.
 
     >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 8, 9]), Path("labels"))
     tensor([7, 8, 9], dtype=torch.uint8)

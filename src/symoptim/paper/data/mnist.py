@@ -25,7 +25,7 @@ def load_mnist(directory: Path | None = None, *, progress: ProgressBar | None = 
         directory: where the four files are, plain or gzipped, in it or in its folder ``mnist``; by default
             what the environment variable ``SYMOPTIM_DATA`` names. With neither, the cache and the public
             sources.
-        progress: is told how far a download is.
+        progress: progress bar of downloads, as pooch calls it.
 
     Returns:
         The images, pixels divided by 255.
@@ -39,18 +39,7 @@ def load_mnist(directory: Path | None = None, *, progress: ProgressBar | None = 
 
 
 def load_fashion_mnist(directory: Path | None = None) -> Split:
-    """Load Fashion-MNIST from a directory.
-
-    Args:
-        directory: where the four files are, in it or in its folder ``fashion-mnist``; by default what the
-            environment variable ``SYMOPTIM_DATA`` names.
-
-    Returns:
-        The images, pixels divided by 255.
-
-    Raises:
-        DataError: no directory was given, or a file is missing or damaged, or it is MNIST's.
-    """
+    """Load Fashion-MNIST from a directory, or its folder ``fashion-mnist``; by default as for MNIST."""
     explicit = given_directory(directory)
     if explicit is None:
         raise DataError(f"Fashion-MNIST is read from a directory only: give one, or set {VARIABLE}")

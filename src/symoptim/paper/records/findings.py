@@ -18,7 +18,7 @@ class Finding(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A scene to look at: its image (JPEG) and its true labels (gray PNG)."""
+    """An example scene: its image (JPEG) and its true labels (gray PNG)."""
 
     name: str
     image: bytes
@@ -47,12 +47,12 @@ def forget_findings(connection: sqlite3.Connection, ensemble: str) -> None:
 
 
 def write_examples(connection: sqlite3.Connection, examples: Iterable[Example]) -> None:
-    """Record scenes to look at; those that are there stay."""
+    """Record examples; those that are there stay."""
     connection.executemany("INSERT OR IGNORE INTO examples VALUES (?, ?, ?)", examples)
 
 
 def read_examples(connection: sqlite3.Connection) -> list[Example]:
-    """All scenes to look at."""
+    """All examples."""
     rows = connection.execute("SELECT example, image, truth FROM examples ORDER BY rowid")
     return [Example(*row) for row in rows]
 

@@ -7,13 +7,13 @@ from symoptim.errors import RecordsError
 
 APPLICATION = 0x53594D4F  # "SYMO", in SQLite's own field for whose file it is
 VERSION = 2
-"""Of the tables below; to be raised, with a migration, by whoever changes them."""
+"""Of the tables below; a change of them raises it and adds a migration."""
 
 TABLES = """
 CREATE TABLE experiment (              -- one row: what was asked for
     name TEXT NOT NULL,
     configuration TEXT NOT NULL,       -- JSON
-    code TEXT NOT NULL,                -- digest of the package's own files
+    code TEXT NOT NULL,                -- digest of the code that trains
     torch TEXT NOT NULL,
     device TEXT NOT NULL,
     finished TEXT                      -- UTC; NULL until all runs have ended
@@ -97,15 +97,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def require_ours(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is damaged, not of this package, or of tables this one knows nothing of.
-
-    Args:
-        connection: of the open file.
-        path: its name, for messages.
-
-    Raises:
-        RecordsError: says which of these it is.
-    """
+    """Refuse a file that is damaged, not of this package, or of tables this one knows nothing of."""
     (damage,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if damage != "ok":
         raise RecordsError(f"{path} is damaged ({damage}): move it away and start anew")
@@ -121,14 +113,7 @@ def require_ours(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def open_file(path: Path) -> sqlite3.Connection:
-    """Connect to a records file, making it if there is none.
-
-    Args:
-        path: the file.
-
-    Returns:
-        A connection in WAL mode: readers do not wait for the writer, nor it for them.
-    """
+    """Connect to a records file, making it if there is none."""
     connection = sqlite3.connect(path, timeout=10)
     try:
         if is_empty(connection):
@@ -145,5 +130,5 @@ def open_file(path: Path) -> sqlite3.Connection:
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether the file has no tables: it is new, or whoever made it was killed before it had any."""
+    """Whether the file has no tables: it is new, or the process that made it was killed before it had any."""
     return connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0

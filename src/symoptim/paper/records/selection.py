@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from symoptim.paper.records.reading import RecordedRun
+from symoptim.paper.records.runs import RecordedRun
 
 NO_RATE = "every candidate rate diverged"
 """Why a run for which nothing can be chosen is not trained."""
@@ -25,13 +25,7 @@ def candidate(run: RecordedRun) -> Candidate:
 
 
 def rank(candidates: Iterable[Candidate]) -> list[float]:
-    """Rates from the lowest validation error to the highest, larger ones first on a tie.
-
-    Args:
-        candidates: the runs; those that diverged have no rank.
-
-    Returns:
-        The rates.
+    """Rates from the lowest validation error to the highest, the larger first on a tie.
 
     >>> rank([Candidate(1e-2, 0.1, True), Candidate(1e-3, 0.2, False), Candidate(1e-4, 0.1, False)])
     [0.0001, 0.001]

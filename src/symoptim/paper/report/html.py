@@ -1,8 +1,22 @@
-"""Pages from templates; every page is one file that needs no network."""
+"""What a report is, and pages from templates; every page is one file that needs no network."""
 
 import base64
 from pathlib import Path
 from typing import Any, NamedTuple
+
+RECORDS = "records.sqlite"
+PAGE = "report.html"
+
+Facts = list[tuple[str, str]]
+"""Things to know, by name."""
+
+
+class Report(NamedTuple):
+    """What the records of an experiment say, and the files that were written, the page first."""
+
+    name: str
+    summary: Any
+    paths: list[Path]
 
 
 class Figure(NamedTuple):
@@ -15,19 +29,11 @@ class Figure(NamedTuple):
 
 
 def render_page(template: str, **values: Any) -> str:
-    """Fill a template of this folder in; values are escaped.
-
-    Args:
-        template: name of the template.
-        **values: what it asks for.
-
-    Returns:
-        The page.
-    """
+    """Fill in a template of this package; values are escaped."""
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        loader=jinja2.FileSystemLoader(Path(__file__).parents[1]),
         autoescape=True,
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
@@ -36,14 +42,18 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def inline_png(path: Path, label: str) -> str:
-    """A picture file as a piece of HTML.
-
-    Args:
-        path: the file.
-        label: what the picture shows, for those who cannot see it.
-
-    Returns:
-        The image element, with the picture in it.
-    """
+    """A picture file as an HTML element with the picture in it; the label is for those who cannot see it."""
     content = base64.b64encode(path.read_bytes()).decode()
     return f'<img alt="{label}" src="data:image/png;base64,{content}">'
+
+
+def duration(seconds: float) -> str:
+    """A time as one says it.
+
+    >>> duration(89.6), duration(5400.0)
+    ('90 s', '1 h 30 min')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -36,13 +36,6 @@ def _scipy() -> Any:
 def compare_means(first: Sequence[float], second: Sequence[float]) -> Difference:
     """Welch's comparison of two means.
 
-    Args:
-        first: a sample of at least two.
-        second: another one.
-
-    Returns:
-        The difference first - second.
-
     >>> round(compare_means([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]).p, 4)
     0.2879
     """

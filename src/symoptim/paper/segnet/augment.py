@@ -61,7 +61,7 @@ def augment(
     >>> augment(images, labels, Augmentation(flip=True), torch.zeros(1, CHANCES))[1]
     tensor([[[2, 1, 0]]])
     """
-    flips, places, zooms = torch.split(chances, [1, 2, 3], dim=1)
+    flips, corners, zooms = torch.split(chances, [1, 2, 3], dim=1)
     if augmentation.zoom is not None:
         images, labels = _zoom(images, labels, augmentation.zoom, zooms)
     if augmentation.flip:
@@ -69,7 +69,7 @@ def augment(
         images = torch.where(mirrored[:, None, None, None], images.flip(-1), images)
         labels = torch.where(mirrored[:, None, None], labels.flip(-1), labels)
     if augmentation.crop is not None:
-        images, labels = _crop(images, labels, augmentation.crop, places)
+        images, labels = _crop(images, labels, augmentation.crop, corners)
     return images, labels
 
 
@@ -91,14 +91,14 @@ def _zoom(
 
 
 def _crop(images: Tensor, labels: Tensor, size: tuple[int, int], chance: Tensor) -> tuple[Tensor, Tensor]:
-    rows = _places(labels.shape[1], size[0], chance[:, 0])
-    columns = _places(labels.shape[2], size[1], chance[:, 1])
+    rows = _window(labels.shape[1], size[0], chance[:, 0])
+    columns = _window(labels.shape[2], size[1], chance[:, 1])
     item = torch.arange(len(labels), device=labels.device)[:, None, None]
     where = (item, rows[:, :, None], columns[:, None, :])
     return images.permute(0, 2, 3, 1)[where].permute(0, 3, 1, 2), labels[where]
 
 
-def _places(size: int, kept: int, chance: Tensor) -> Tensor:
+def _window(size: int, kept: int, chance: Tensor) -> Tensor:
     """Indices ``(b, kept)`` of neighboring rows or columns, every start equally likely."""
     if kept > size:
         raise OptionError(f"a crop of {kept} pixels does not fit into {size}")

@@ -20,10 +20,9 @@ from symoptim.paper.data.classes import CLASSES, VOID
 from symoptim.paper.data.scenes import Scenes, SceneSplit
 from symoptim.paper.segnet.augment import CHANCES, augment, chances
 from symoptim.paper.segnet.batch_norm import reestimate_
-from symoptim.paper.segnet.confusion import confusion
-from symoptim.paper.segnet.run import SceneRun
-from symoptim.paper.segnet.updates import SCENE_UPDATES
-from symoptim.paper.segnet.weights import class_weights
+from symoptim.paper.segnet.labels import class_weights, confusion
+from symoptim.paper.segnet.runs import SceneRun
+from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
 
 IMAGES_AT_ONCE = 16  # when nothing is learnt from them
 
@@ -60,7 +59,7 @@ class SceneTrainer:
             cast("Any", torch).compile(moved, dynamic=False) if compiled else moved
         )
         self.rate = torch.tensor(run.rate, device=self.device)
-        self.optimizer = SCENE_UPDATES[run.update].make(self.model, self.rate)
+        self.optimizer = SCENE_OPTIMIZERS[run.update].make(self.model, self.rate)
         self.weights = class_weights(data.train.labels, len(CLASSES), run.weighting).to(self.device)
         # What a recorded step reads and writes: images by number, what happens to them, the loss so far.
         self.items = torch.zeros(run.batch, dtype=torch.int64, device=self.device)

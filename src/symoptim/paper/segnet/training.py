@@ -1,4 +1,4 @@
-"""A run on scenes from its first epoch to its last; to whoever records it, an ensemble of one.
+"""A run on scenes from its first epoch to its last; recorded like an ensemble of one run.
 
 >>> from symoptim.paper.data.roads import draw_roads
 >>> from symoptim.ensemble.run import Cosine, FixedEpochs
@@ -26,9 +26,9 @@ from symoptim.ensemble.numerics import tuned_convolutions
 from symoptim.ensemble.training import Result
 from symoptim.errors import OptionError
 from symoptim.paper.data.scenes import SceneSplit
-from symoptim.paper.records.scores import scores_of
-from symoptim.paper.segnet.pictures import label_png
-from symoptim.paper.segnet.run import SceneRun
+from symoptim.paper.segnet.images import label_png
+from symoptim.paper.segnet.runs import SceneRun
+from symoptim.paper.segnet.scores import scores_of
 from symoptim.paper.segnet.trainer import SceneTrainer
 
 
@@ -80,14 +80,9 @@ class SceneTraining:
         return True
 
     def train_epoch(self) -> dict[str, Result]:
-        """Train one epoch, and measure where it is time to.
+        """Train one epoch, and measure where it is time to; a run without a finite loss ends at once.
 
-        Returns:
-            What happened, by the name of the run. With the last epoch come the findings: confusion matrices
-            of all three sets and the segmented examples. A run without a finite loss ends at once.
-
-        Raises:
-            OptionError: the run has ended.
+        With the last epoch come confusion matrices of all three sets and the segmented examples.
         """
         if not self.running:
             raise OptionError(f"run '{self.name}' has ended: there is nothing left to train")
@@ -107,7 +102,7 @@ class SceneTraining:
         return {self.name: Result(self.history[-1], outcome, self._findings(matrices))}
 
     def _measure(self, number: int, outcome: Outcome | None) -> dict[str, list[list[int]]]:
-        """Confusion matrices of all sets at the end, of the validation set on the way, none of a wreck."""
+        """Confusion matrices of all sets at the end, of the validation set before, none if it diverged."""
         data, run = self.trainer.data, self.trainer.run
         if (outcome is None and number % run.measure_every) or (outcome and outcome.diverged):
             return {}

@@ -7,10 +7,11 @@
 
 Filters before batch normalization are what the paper's updates are for; the classifier, the scales and
 shifts of batch normalization take plain steps at the same rate. To have another update, put it in:
-``SCENE_UPDATES["nadam"] = SceneUpdate("NAdam", make, 1e-3, "as in torch")``.
+``SCENE_OPTIMIZERS["nadam"] = SceneOptimizer(make, 1e-3, "as in torch")``, and its title into
+:data:`symoptim.paper.updates.UPDATES`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,7 +19,6 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from symoptim.errors import OptionError
 from symoptim.optim.groups import ParameterGroups, param_groups
 from symoptim.optim.invariant import invariant
 from symoptim.optim.sgd import ScaledSGD, UnitNormSGD
@@ -28,10 +28,9 @@ Make = Callable[[nn.Module, Tensor], Optimizer]
 
 
 @dataclass(frozen=True, slots=True)
-class SceneUpdate:
+class SceneOptimizer:
     """How to build the optimizer, in words too, and a rate that does well where none was searched for."""
 
-    title: str
     make: Make
     rate: float
     words: str
@@ -80,41 +79,25 @@ def _invariant_adamw(model: nn.Module, rate: Tensor) -> Optimizer:
 PLAINLY = "everything else by plain SGD at the same rate"
 
 
-SCENE_UPDATES: dict[str, SceneUpdate] = {
-    "un": SceneUpdate(
-        "UN", _unit_norm, 0.1, f"filters before batch normalization on the unit sphere, {PLAINLY}"
+SCENE_OPTIMIZERS: dict[str, SceneOptimizer] = {
+    "un": SceneOptimizer(
+        _unit_norm, 0.1, f"filters before batch normalization on the unit sphere, {PLAINLY}"
     ),
-    "un-momentum": SceneUpdate(
-        "UN, momentum", partial(_unit_norm, momentum=0.9), 0.01, f"as UN, with momentum .9, {PLAINLY}"
+    "un-momentum": SceneOptimizer(
+        partial(_unit_norm, momentum=0.9), 0.01, f"as UN, with momentum .9, {PLAINLY}"
     ),
-    "sm": SceneUpdate(
-        "SM",
+    "sm": SceneOptimizer(
         lambda model, rate: ScaledSGD(_groups(model), lr=rate),
         0.1,
         f"filters before batch normalization in the scaled metric, {PLAINLY}",
     ),
-    "sgd": SceneUpdate("SGD", partial(_sgd, momentum=0.9), 0.02, "momentum .9, decay 5e-4 of weights"),
-    "sgd-plain": SceneUpdate(
-        "SGD, no momentum", partial(_sgd, momentum=0.0), 0.1, "decay 5e-4 of weights, no momentum"
-    ),
-    "adamw": SceneUpdate("AdamW", _adamw, 3e-4, "decay .05 of weights"),
-    "invariant-adamw": SceneUpdate(
-        "invariant AdamW",
+    "sgd": SceneOptimizer(partial(_sgd, momentum=0.9), 0.02, "momentum .9, decay 5e-4 of weights"),
+    "sgd-plain": SceneOptimizer(partial(_sgd, momentum=0.0), 0.1, "decay 5e-4 of weights, no momentum"),
+    "adamw": SceneOptimizer(_adamw, 3e-4, "decay .05 of weights"),
+    "invariant-adamw": SceneOptimizer(
         _invariant_adamw,
         3e-4,
         "decay .05 of weights, filters before batch normalization in coordinates that do not see their scale",
     ),
 }
 """Every update by its name."""
-
-
-def require_updates(names: Iterable[str]) -> None:
-    """Refuse names that are not registered.
-
-    >>> require_updates(["sm", "lion"])  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    symoptim.errors.OptionError: unknown update 'lion'; choose from un, un-momentum, sm, sgd, sgd-plain, ...
-    """
-    for name in names:
-        if name not in SCENE_UPDATES:
-            raise OptionError(f"unknown update '{name}'; choose from {', '.join(SCENE_UPDATES)}")

@@ -1,1 +1,0 @@
-"""The paper's experiments: what is trained, by which rules, on which data."""

@@ -1,0 +1,1 @@
+"""One network from two scalings of its weights."""

@@ -1,1 +1,0 @@
-"""The report of the SegNet experiment: scores, pictures, sensitivity to the rate."""

@@ -1,0 +1,1 @@
+"""Table 2 and the trajectories: the MNIST experiment."""
