@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from symoptim.ensemble.numerics import describe_device
+from symoptim.support.devices import describe_device
 from symoptim.support.provenance import code_digest, command_line, commit
 
 CPU = torch.device("cpu")

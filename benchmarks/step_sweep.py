@@ -20,7 +20,7 @@ from symoptim.bench.rivals import contestants_named
 from symoptim.bench.run import Plan, carry_out, session_of
 from symoptim.bench.sheets import describe, places
 from symoptim.bench.turns import Pace
-from symoptim.ensemble.numerics import device_named
+from symoptim.support.devices import device_named
 from symoptim.support.plotting import pyplot, save_png
 
 COUNTS = (1, 16, 256, 4096)

@@ -33,7 +33,7 @@ from symoptim.bench.contestants import Asked
 from symoptim.bench.material import Material
 from symoptim.bench.rivals import CONTESTANTS
 from symoptim.bench.turns import RATE
-from symoptim.ensemble.numerics import device_named
+from symoptim.support.devices import device_named
 
 NETWORKS = ("resnet50", "gpt2")
 OPTIMIZERS = (

@@ -44,9 +44,9 @@ LAYERS: dict[str, set[str]] = {
         "metric",
         "models",
         "optim",
-        "paper",
         "routing",
         "schedules",
+        "support",
     }
     | {"symmetry", "updates"},
     "bench": {"ensemble", "errors", "geometry", "metric", "models", "optim", "paper", "routing", "support"}

@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from symoptim.cli.progress import DownloadBar, ProgressWatcher
-from symoptim.ensemble.decisions import Epoch, Outcome
-from symoptim.ensemble.training import Result
+from symoptim.ensemble import Epoch, Outcome, Result
 
 pooch = pytest.importorskip("pooch")
 

@@ -6,10 +6,8 @@ import torch
 
 import symoptim.paper.experiments.recording
 from symoptim.__main__ import main
-from symoptim.ensemble.run import Constant, FixedEpochs, Run
-from symoptim.ensemble.training import Ensemble
+from symoptim.ensemble import Constant, Ensemble, FixedEpochs, Run, Split
 from symoptim.models import arch2
-from symoptim.paper.data.split import Split
 
 
 def load_kernels() -> None:

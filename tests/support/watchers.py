@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from symoptim.ensemble.training import Result
+from symoptim.ensemble import Result
 
 
 class Counter:

@@ -18,7 +18,7 @@ from symoptim.bench.material import Material
 from symoptim.bench.memory import free_bytes
 from symoptim.bench.records import Journal, Line
 from symoptim.bench.turns import Pace, measure
-from symoptim.ensemble.numerics import describe_device
+from symoptim.support.devices import describe_device
 from symoptim.support.provenance import command_line, describe_process, now, version_of
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

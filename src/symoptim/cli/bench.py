@@ -92,7 +92,7 @@ def bench(
     from symoptim.bench.rivals import contestants_named
     from symoptim.bench.run import DTYPES, Plan, out_of_place, session_of
     from symoptim.bench.turns import Pace
-    from symoptim.ensemble.numerics import device_named
+    from symoptim.support.devices import device_named
 
     where = device_named(device)
     usual = ("resnet50", "segnet", "tiny") if where.type == "cpu" else tuple(CASES)

@@ -7,9 +7,8 @@ from rich.console import Console
 
 from symoptim.cli.progress import DownloadBar
 from symoptim.cli.working import work_on
-from symoptim.ensemble.registry import UPDATES
+from symoptim.ensemble import UPDATES, Split
 from symoptim.errors import DataError
-from symoptim.paper.data.split import Split
 from symoptim.paper.experiments.datasets import digest_of, load
 from symoptim.paper.experiments.names import DataChoice, DataName, ProfileName
 from symoptim.paper.experiments.protocol import Protocol

@@ -40,9 +40,9 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         classifier: options.Start = "rows",
     ) -> None:
         from symoptim.cli.mnist import carry_out, find_images
-        from symoptim.ensemble.numerics import device_named
-        from symoptim.ensemble.run import Bold
+        from symoptim.ensemble import Bold
         from symoptim.paper.experiments.protocol import protocol_for
+        from symoptim.support.devices import device_named
 
         changes = {"repeats": repeats, "seed": seed, "updates": _names(updates), "classifier": classifier}
         bold, where = Bold(grow=grow, shrink=shrink), device_named(device)
@@ -86,8 +86,8 @@ def segnet(
 ) -> None:
     """Train SegNet on road scenes, the paper's last experiment: scores, pictures, sensitivity to the rate."""
     from symoptim.cli.segnet import carry_out_segnet, choose_scenes
-    from symoptim.ensemble.numerics import device_named
     from symoptim.paper.experiments.segnet_protocol import segnet_protocol
+    from symoptim.support.devices import device_named
 
     where = device_named(device)
     if compiled and where.type != "cuda":
@@ -148,8 +148,8 @@ def invariance(
 ) -> None:
     """Train one network from two scalings of its weights; print and draw how far the loss curves part."""
     from symoptim.cli.invariance import show_invariance
-    from symoptim.ensemble.numerics import device_named
     from symoptim.paper.experiments.invariance import Rescaling
+    from symoptim.support.devices import device_named
 
     rescaling = Rescaling(depth=depth, epochs=epochs, spread=spread, seed=seed)
     console = Console()

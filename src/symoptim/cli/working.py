@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 
 from symoptim.cli.progress import ProgressWatcher, Results, median_error
-from symoptim.ensemble.numerics import describe_device
 from symoptim.paper.records.store import Plain, Records
+from symoptim.support.devices import describe_device
 from symoptim.support.provenance import command_line
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from torch import Tensor
 
+from symoptim.ensemble import Split
 from symoptim.paper.data.camvid import load_camvid
 from symoptim.paper.data.digits import load_digits
 from symoptim.paper.data.mnist import load_fashion_mnist, load_mnist
 from symoptim.paper.data.roads import load_roads
 from symoptim.paper.data.scenes import SceneSplit
 from symoptim.paper.data.sources import ProgressBar
-from symoptim.paper.data.split import Split
 from symoptim.paper.experiments.names import DataName, SceneDataName
 
 

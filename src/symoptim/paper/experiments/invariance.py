@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 import torch
 
-from symoptim.ensemble.numerics import derive_seed
-from symoptim.ensemble.run import Constant, FixedEpochs, Run
-from symoptim.ensemble.training import Ensemble
+from symoptim.ensemble import Constant, Ensemble, FixedEpochs, Run, Split
 from symoptim.errors import OptionError
 from symoptim.models.pairwise import PairwiseNetwork, arch1, arch2
-from symoptim.paper.data.split import Split
 from symoptim.paper.records.pairs import Pair
+from symoptim.support.seeds import derive_seed
 
 # UN fixes one of Arch1's scalings instead of being invariant to them, so it has no panel there.
 PANELS: dict[str, tuple[str, ...]] = {"arch1": ("b-sgd", "sm"), "arch2": ("b-sgd", "sm", "un")}

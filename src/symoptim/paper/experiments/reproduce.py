@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from symoptim.ensemble.training import Ensemble
-from symoptim.paper.data.split import Split
+from symoptim.ensemble import Ensemble, Split
 from symoptim.paper.experiments.plan import (
     Cell,
     Chosen,

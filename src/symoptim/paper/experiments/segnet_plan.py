@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from torch import nn
 
-from symoptim.ensemble.numerics import derive_seed
-from symoptim.ensemble.run import FixedEpochs
+from symoptim.ensemble import FixedEpochs
 from symoptim.models.segnet import SegNet, SegNetBasic
 from symoptim.paper.data.classes import CLASSES
 from symoptim.paper.data.scenes import Scenes
 from symoptim.paper.experiments.segnet_protocol import SegNetProtocol
 from symoptim.paper.segnet.pixels import Standardize
 from symoptim.paper.segnet.run import SceneRun
+from symoptim.support.seeds import derive_seed
 
 
 class PlannedScenes(NamedTuple):
