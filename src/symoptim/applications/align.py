@@ -1,7 +1,6 @@
 """Bring one checkpoint to the gauge of another, so that weights can be compared and averaged."""
 
 import copy
-from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +17,7 @@ def align(
     model_b: nn.Module,
     spec: SymmetrySpec,
     *,
-    inputs: Any = None,
+    inputs: object = None,
     tolerance: float = TOLERANCE,
 ) -> nn.Module:
     """A copy of one model in the gauge of another: same function, weights scaled as the other's are.

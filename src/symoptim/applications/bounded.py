@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from itertools import count, takewhile
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,7 @@ MEASUREMENTS = 48
 
 @torch.no_grad()
 def bounded_element(
-    spec: SymmetrySpec, model: nn.Module, element: Tensor, inputs: Any, tolerance: float
+    spec: SymmetrySpec, model: nn.Module, element: Tensor, inputs: object, tolerance: float
 ) -> Tensor:
     """An element, without those of its generators that eps forbids to move so far.
 

@@ -14,7 +14,6 @@ normalization makes weights scale-free.)
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +37,7 @@ def canonicalize_(
     spec: SymmetrySpec,
     *,
     optimizer: Optimizer | None = None,
-    inputs: Any = None,
+    inputs: object = None,
     tolerance: float = TOLERANCE,
 ) -> Tensor:
     """Bring a model to the representative of its orbit, in place; its outputs stay what they were.

@@ -54,7 +54,7 @@ def equalize_(
     spec: SymmetrySpec,
     *,
     power: float = POWER,
-    inputs: Any = None,
+    inputs: object = None,
     tolerance: float = TOLERANCE,
 ) -> Tensor:
     """Balance a model's weights, in place; its outputs stay what they were.

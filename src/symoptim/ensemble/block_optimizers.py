@@ -7,7 +7,7 @@ need not multiply (:mod:`.fast.factored_gradient`).
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -48,46 +48,28 @@ class RunBlock(NamedTuple):
         return self.rates[self.runs].reshape(-1, *[1] * (axes - 1))
 
 
-class BlockOptimizer(Protocol):
-    """Moves the weights of a block of runs."""
+class BlockOptimizer:
+    """Moves the weights of a block of runs; unless a subclass has a state, there is none to save."""
 
     block: RunBlock
 
     def step(self, gradients: Mapping[str, Gradient]) -> None:
         """Take one step; gradients are those of the block's runs, parameters without one stay."""
-        ...
+        raise NotImplementedError
 
-    def rebind(self, block: RunBlock, kept: Sequence[int]) -> None:
+    def rebind(self, block: RunBlock, kept: Sequence[int]) -> None:  # noqa: ARG002 - no state to select from
         """Serve this block from now on: of the runs served so far, those at ``kept``."""
-        ...
-
-    def state_dict(self) -> list[dict[str, Any]]:
-        """What has to be saved, one entry per run."""
-        ...
-
-    def load_state_dict(self, state: list[dict[str, Any]]) -> None:
-        """Load what :meth:`state_dict` saved."""
-        ...
-
-
-class StatelessOptimizer:
-    """A block optimizer without state of its own."""
-
-    block: RunBlock
-
-    def rebind(self, block: RunBlock, kept: Sequence[int]) -> None:  # noqa: ARG002 - there is no state to select
-        """Serve this block from now on."""
         self.block = block
 
     def state_dict(self) -> list[dict[str, Any]]:
-        """Nothing."""
+        """What has to be saved, one entry per run."""
         return []
 
     def load_state_dict(self, state: list[dict[str, Any]]) -> None:
-        """Nothing to load."""
+        """Load what :meth:`state_dict` saved."""
 
 
-class PureOptimizer(StatelessOptimizer):
+class PureOptimizer(BlockOptimizer):
     """One pure update for the whole block."""
 
     def __init__(self, update: Pure, block: RunBlock) -> None:
@@ -123,7 +105,7 @@ class PureOptimizer(StatelessOptimizer):
                 weights.copy_(step(update, weights, dense_gradient(gradient), options, over=over).weights)
 
 
-class FullMetricOptimizer(StatelessOptimizer):
+class FullMetricOptimizer(BlockOptimizer):
     """SGD in the full metric, of every run's own weights: the symmetries of one network are those of all."""
 
     def __init__(self, update: Full, block: RunBlock, example: Tensor) -> None:
@@ -158,7 +140,7 @@ class FullMetricOptimizer(StatelessOptimizer):
             weights.copy_(step(PLAIN, weights, direction, options).weights)
 
 
-class DrivenOptimizer:
+class DrivenOptimizer(BlockOptimizer):
     """A ``torch.optim`` optimizer per run, whose parameters are views of the stacked ones."""
 
     def __init__(self, update: Driven, block: RunBlock) -> None:

@@ -55,8 +55,17 @@ class Batch:
 class RunImages:
     """One data set, dealt to every run by its seed."""
 
-    def __init__(self, runs: Sequence[Run], data: Split, device: torch.device) -> None:
-        """Draw every run's training and validation images; runs all have the same numbers of them."""
+    def __init__(
+        self, runs: Sequence[Run], data: Split, device: torch.device, *, sparse: bool = False
+    ) -> None:
+        """Draw every run's training and validation images.
+
+        Args:
+            runs: all of the same numbers of images.
+            data: is copied to the device.
+            device: of all tensors.
+            sparse: whether batches are sparse; on a CPU only.
+        """
         self.data = data.to(device)
         self.device = device
         self.seeds = [run.seed for run in runs]
@@ -67,6 +76,12 @@ class RunImages:
         self.order = torch.zeros_like(self.train)
         """Numbers of the training images in the order of this epoch, ``(r, n)``."""
         self._buffer = self.data.train_images[:0].clone()
+        self.sparse = SparseImages.of(data.train_images) if sparse else None
+
+    @cached_property
+    def _sparse_test(self) -> SparseImages:
+        """The test images, compressed when they are first asked for."""
+        return SparseImages.of(self.data.test_images)
 
     def _permutations(self, purpose: str, epoch: int, size: int) -> Tensor:
         return permutations([derive_seed(seed, purpose) for seed in self.seeds], epoch, size, self.device)
@@ -85,14 +100,16 @@ class RunImages:
 
     def at(self, index: Tensor) -> tuple[Tensor | SparseBatch, Tensor]:
         """Training images and labels by number ``(r, b)``; on a CPU the next call overwrites the images."""
-        pixels, numbers = self.data.train_images, index.flatten()
-        out = None
+        labels = self.data.train_labels[index]
+        if self.sparse:
+            return SparseBatch(self.sparse, index.contiguous()), labels
+        pixels, numbers, out = self.data.train_images, index.flatten(), None
         if self.device.type == "cpu":  # always the same memory: to allocate some takes longer
             if len(numbers) > len(self._buffer):
                 self._buffer = pixels.new_empty(len(numbers), *pixels.shape[1:])
             out = self._buffer[: len(numbers)]
         images = torch.index_select(pixels, 0, numbers, out=out)
-        return images.view(*index.shape, *pixels.shape[1:]), self.data.train_labels[index]
+        return images.view(*index.shape, *pixels.shape[1:]), labels
 
     def validated(self, rows: Tensor, at_once: int) -> Iterator[tuple[Tensor | SparseBatch, Tensor]]:
         """Validation images and labels of some runs, ``at_once`` of every run at a time."""
@@ -102,31 +119,10 @@ class RunImages:
 
     def tested(self, at_once: int) -> Iterator[tuple[Tensor | SparseBatch, Tensor]]:
         """Test images and labels, the same for all runs, ``at_once`` at a time."""
-        for start in range(0, len(self.data.test_labels), at_once):
-            part = slice(start, start + at_once)
-            yield self.data.test_images[part], self.data.test_labels[part]
-
-
-class SparseRunImages(RunImages):
-    """The same, as compressed sparse rows: a batch is a list of row numbers."""
-
-    def __init__(self, runs: Sequence[Run], data: Split, device: torch.device) -> None:
-        """Draw every run's images, and compress the training images."""
-        super().__init__(runs, data, device)
-        self.train_rows = SparseImages.of(data.train_images)
-
-    @cached_property
-    def test_rows(self) -> SparseImages:
-        """The test images, compressed when they are first asked for."""
-        return SparseImages.of(self.data.test_images)
-
-    def at(self, index: Tensor) -> tuple[SparseBatch, Tensor]:
-        """Training images and labels by number ``(r, b)``."""
-        return SparseBatch(self.train_rows, index.contiguous()), self.data.train_labels[index]
-
-    def tested(self, at_once: int) -> Iterator[tuple[SparseBatch, Tensor]]:
-        """Test images and labels, the same for all runs, ``at_once`` at a time."""
         count = len(self.data.test_labels)
         for start in range(0, count, at_once):
-            numbers = torch.arange(start, min(start + at_once, count))
-            yield SparseBatch(self.test_rows, numbers), self.data.test_labels[numbers]
+            part = slice(start, min(start + at_once, count))
+            images = self.data.test_images[part]
+            if self.sparse:
+                images = SparseBatch(self._sparse_test, torch.arange(part.start, part.stop))
+            yield images, self.data.test_labels[part]

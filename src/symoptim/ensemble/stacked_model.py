@@ -95,8 +95,8 @@ class StackedModel:
                 "on the runs beside it; train it on its own"
             ) from error
 
-    def first_scores(self, inputs: Tensor) -> object:
-        """What the first run makes of inputs ``(b, ...)`` in evaluation, whatever that is."""
+    def first_output(self, inputs: Tensor) -> object:
+        """The first network's output of inputs ``(b, ...)`` in evaluation, whatever it is."""
         self._called.eval()
         parameters = {name: stacked[0] for name, stacked in self.parameters.items()}
         buffers = {name: stacked[0] for name, stacked in self.buffers.items()}
@@ -166,7 +166,7 @@ def check_model(stack: StackedModel, data: Split, batch: int) -> None:
     images = data.train_images[:batch]
     try:
         with torch.no_grad(), full_float32():
-            scores = stack.first_scores(images)
+            scores = stack.first_output(images)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError) as error:

@@ -21,7 +21,7 @@ from symoptim.ensemble.cuda_graph import GraphedFunction, SideStream
 from symoptim.ensemble.fast.closed_form import FIRST_FILTERS, ClosedFormNetwork, is_pairwise
 from symoptim.ensemble.fast.fused_group import FusedGroup, can_fuse
 from symoptim.ensemble.fast.sparse_images import sparse_is_faster
-from symoptim.ensemble.images import Batch, RunImages, SparseRunImages, Split
+from symoptim.ensemble.images import Batch, RunImages, Split
 from symoptim.ensemble.registry import UPDATES, Driven, Full, Pure, require_updates
 from symoptim.ensemble.run import Run
 from symoptim.ensemble.run_group import AutogradNetwork, EpochTotals, RunGroup
@@ -81,7 +81,7 @@ class Trainer:
         sparse = in_groups and sparse_is_faster(sets, self.stack.parameters[FIRST_FILTERS])
         if sparse:
             self.stack.store_inputs_first(FIRST_FILTERS)
-        self.images = (SparseRunImages if sparse else RunImages)(runs, data, device)
+        self.images = RunImages(runs, data, device, sparse=sparse)
         self.optimizers = [
             self._optimizer(runs[rows.start].update, RunBlock(self.stack, self.rates, rows))
             for rows in _blocks_of_equal_update(runs, at_most=self.runs_at_once)

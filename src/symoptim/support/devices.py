@@ -52,7 +52,7 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def _without_tf32(**changes: Any) -> AbstractContextManager[None]:
+def _without_tf32(**changes: bool) -> AbstractContextManager[None]:
     """CuDNN's present settings without TF32, and with these changes."""
     cudnn: Any = torch.backends.cudnn
     kept = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}

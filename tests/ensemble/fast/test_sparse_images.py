@@ -12,7 +12,6 @@ from symoptim.ensemble.fast import sparse_images as module
 from symoptim.ensemble.fast.closed_form import FIRST_FILTERS, ClosedFormNetwork
 from symoptim.ensemble.fast.factored_gradient import FactoredGradient
 from symoptim.ensemble.fast.sparse_images import SparseBatch, SparseImages, sparse_is_faster
-from symoptim.ensemble.images import RunImages, SparseRunImages
 from symoptim.ensemble.run_group import AutogradNetwork
 from symoptim.ensemble.trainer import Trainer
 from symoptim.errors import OptionError
@@ -162,7 +161,7 @@ def trained(trainer: Trainer) -> dict[str, Tensor]:
 def test_an_epoch_is_that_of_autograd_for_every_update(architecture: str, depth: int) -> None:
     drawn, reference = (trainer_of(architecture, depth) for _ in range(2))
     (group,) = drawn.groups
-    assert isinstance(group.images, SparseRunImages)
+    assert group.images.sparse
     assert isinstance(group.network, ClosedFormNetwork)
     everything = torch.arange(len(reference.rates))
     reference.groups = [
@@ -177,7 +176,7 @@ def test_an_epoch_is_that_of_autograd_for_every_update(architecture: str, depth:
 
 def test_images_that_are_not_blank_are_not_listed() -> None:
     trainer = trainer_of("arch2", 1, data=small_data())
-    assert type(trainer.images) is RunImages
+    assert trainer.images.sparse is None
     assert trainer.stack.parameters[FIRST_FILTERS].is_contiguous()
 
 

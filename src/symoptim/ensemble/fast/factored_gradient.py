@@ -16,7 +16,8 @@ Axis letters: r run, s row of images that some runs share, o row, i column, b ex
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from types import ModuleType
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -85,7 +86,7 @@ def lengths(rows: Tensor) -> Tensor:
     return cast("Tensor", torch.linalg.vector_norm(rows, dim=2, keepdim=True))  # pyright: ignore[reportUnknownMemberType]
 
 
-def _dots(kernels: Any, u: Tensor, v: Tensor) -> Tensor:
+def _dots(kernels: ModuleType, u: Tensor, v: Tensor) -> Tensor:
     """Inner products of rows, ``(r, o, i), (r, o, i) -> (r, o, 1)``."""
     found = u.new_empty(*u.shape[:2], 1)
     kernels.dots(u.numpy(), v.numpy(), found.numpy())

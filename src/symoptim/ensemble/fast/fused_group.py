@@ -5,7 +5,6 @@
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -85,7 +84,7 @@ class FusedGroup:
         )
         self.buffers: dict[int, BatchBuffers] = {}
         # Imported here: only CUDA machines have Triton.
-        self.kernels: Any = import_module("symoptim.ensemble.fast.triton_kernels")
+        self.kernels = import_module("symoptim.ensemble.fast.triton_kernels")
 
     def measure(self, *, test: bool) -> None:
         """Count wrong answers."""
@@ -177,7 +176,7 @@ class FusedGroup:
         sizes = {"ROWS": ROWS, "INPUTS": _tile(pixels)}
         return Launch(self.kernels.step_rows, (runs, rows // ROWS), arguments, sizes)
 
-    def _norm(self, layer: StackedLayer) -> tuple[StackedNorm, dict[str, Any]]:
+    def _norm(self, layer: StackedLayer) -> tuple[StackedNorm, dict[str, int]]:
         """Normalization of a layer; where there is none, any tensors, which are not read."""
         if layer.norm:
             return layer.norm, {"NORMED": True}

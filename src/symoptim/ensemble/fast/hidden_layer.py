@@ -13,7 +13,7 @@ Axis letters: r run, o filter or feature, b example.
 """
 
 from importlib import import_module
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -63,25 +63,11 @@ class HiddenGradients(NamedTuple):
     norm: tuple[Tensor, Tensor] | None
 
 
-class HiddenPass(Protocol):
-    """A layer and what its forward pass has computed."""
-
-    pooled: Tensor
-
-    def __init__(self, norm: StackedNorm | None, responses: Tensor) -> None:
-        """Pass responses ``(r, o, b)`` forward; in training, so running averages follow."""
-        ...
-
-    def back(self, half: Tensor) -> HiddenGradients:
-        """Gradients from half of that of the pooled features, which is overwritten."""
-        ...
-
-
 class TorchHiddenPass:
-    """By torch, on any device."""
+    """A hidden layer passed by torch, on any device."""
 
     def __init__(self, norm: StackedNorm | None, responses: Tensor) -> None:
-        """Pass responses forward."""
+        """Pass responses ``(r, o, b)`` forward to ``pooled``; in training, so running averages follow."""
         self.norm = norm
         features = self.centered = self.scale = responses
         if norm:
@@ -104,7 +90,7 @@ class TorchHiddenPass:
         self.scale = squares.div_(count).add_(norm.eps).rsqrt_()
 
     def back(self, half: Tensor) -> HiddenGradients:
-        """Gradients from half of that of the pooled features."""
+        """Gradients from half of that of the pooled features, which is overwritten."""
         half = half.mul_(self.pooled.sign())
         signed = half * self.winner
         change = torch.empty_like(self.centered)
@@ -121,10 +107,10 @@ class TorchHiddenPass:
 
 
 class NumbaHiddenPass:
-    """By numba, on a CPU: a pair is read and written while it is in the cache."""
+    """A hidden layer passed by numba, on a CPU: a pair is read and written while it is in the cache."""
 
     def __init__(self, norm: StackedNorm | None, responses: Tensor) -> None:
-        """Pass responses forward."""
+        """Pass responses ``(r, o, b)`` forward to ``pooled``; in training, so running averages follow."""
         self.norm, self.responses = norm, responses
         # Whatever the number of threads is by now: numba is there, for this class was chosen.
         self.kernels = import_module("symoptim.ensemble.fast.numba_layers")
@@ -153,6 +139,9 @@ class NumbaHiddenPass:
 
     def _call(self, kernel: str, *arguments: Tensor | float) -> None:
         getattr(self.kernels, kernel)(*(a.numpy() if isinstance(a, Tensor) else a for a in arguments))
+
+
+HiddenPass = TorchHiddenPass | NumbaHiddenPass
 
 
 def hidden_pass_for(tensor: Tensor) -> type[HiddenPass]:

@@ -9,7 +9,7 @@ Axis letters: n image, r run, s row of images that some runs share, o filter, i 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 from weakref import WeakValueDictionary
 
 import torch
@@ -149,7 +149,7 @@ def make_unit_(filters: Tensor, signs: Tensor) -> None:
     _kernels().make_unit(filters.mT.numpy(), signs.squeeze(2).numpy())
 
 
-def _kernels() -> Any:
+def _kernels() -> ModuleType:
     return import_module("symoptim.ensemble.fast.sparse_products")  # numba is there, or images would be dense
 
 
