@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from symoptim.applications.canonical import canonical_element, parameters_of
+from symoptim.applications.canonicalize import canonical_element, parameters_of
 from symoptim.modules import unwrapped
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.state import TOLERANCE
@@ -24,7 +24,7 @@ def align(
 
     With c(m) the element that takes m to the representative of its orbit, the copy is ``model_b`` acted on
     with c(b) - c(a). If the models are rescalings of each other it equals ``model_a``; if they were trained
-    on from one checkpoint, and one was rescaled, it takes that back up to what training has changed.
+    on from one checkpoint, and one was rescaled, it undoes that, up to what training has changed.
 
     Args:
         model_a: whose gauge is wanted.
@@ -34,7 +34,7 @@ def align(
         tolerance: relative change of outputs that is accepted; ``math.inf`` for any, without measuring.
 
     Returns:
-        The copy; of a compiled model or one wrapped for data parallelism, of what is inside.
+        The copy; of a model that is compiled or wrapped for data parallelism, a copy of the inner model.
 
     Raises:
         SymmetryError: the group is of another model, weights are not finite, or outputs would change by more

@@ -1,8 +1,6 @@
-"""Rescalings left out where the eps of normalizations is felt, so that outputs stay what they were."""
+"""Rescalings left out where the eps of a normalization changes outputs by more than a tolerance."""
 
 import math
-from collections.abc import Iterator
-from itertools import count, takewhile
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +15,13 @@ MEASUREMENTS = 48
 
 
 @torch.no_grad()
-def bounded_element(
+def element_within_tolerance(
     spec: SymmetrySpec, model: nn.Module, element: Tensor, inputs: object, tolerance: float
 ) -> Tensor:
-    """An element, without those of its generators that eps forbids to move so far.
+    """An element without those of its generators that would change outputs by more than a tolerance.
 
-    Outputs are measured on a copy. If they change by more than the tolerance, generators along which eps is
-    felt most are left out, as many as it takes, and added again one by one as long as outputs change by less.
+    Outputs are measured on a copy of the model. Generators along which eps is felt most are left out, as many
+    as it takes, and added again one by one as long as outputs change by less.
 
     Args:
         spec: the group.
@@ -66,12 +64,13 @@ def bounded_element(
 
 
 def _kept(felt: Felt, element: Tensor, order: Tensor, tolerance: float) -> Tensor:
-    """The element, without as many of the last generators in order as it takes, and then without fewer.
+    """The element without 1, 4, 16, ... of the last generators in order, and then without fewer.
 
-    Parts of what was left out are added again: one that is felt is tried again in halves.
+    Parts of what was left out are added again; one that changes outputs too much is tried again in halves.
     """
     kept, waiting = torch.zeros_like(element), [*reversed(order.chunk(2))]
-    for left_out in _powers_of_four(len(order)):
+    left_out = 1
+    while left_out < len(order):
         trial = element.clone()
         trial[order[-left_out:]] = 0
         if felt.change(trial) <= tolerance:
@@ -79,6 +78,7 @@ def _kept(felt: Felt, element: Tensor, order: Tensor, tolerance: float) -> Tenso
             # Together they are felt: that is why so many are left out.
             waiting = [*reversed(order[-left_out:].chunk(2))] if left_out > 1 else []
             break
+        left_out *= 4
     while waiting and felt.measured < MEASUREMENTS:
         part = waiting.pop()
         trial = kept.clone()
@@ -88,12 +88,3 @@ def _kept(felt: Felt, element: Tensor, order: Tensor, tolerance: float) -> Tenso
         elif len(part) > 1:
             waiting += reversed(part.chunk(2))
     return kept
-
-
-def _powers_of_four(limit: int) -> Iterator[int]:
-    """1, 4, 16 and so on, below a limit.
-
-    >>> list(_powers_of_four(64))
-    [1, 4, 16]
-    """
-    return takewhile(lambda power: power < limit, (4**number for number in count()))

@@ -19,16 +19,23 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from symoptim.applications.blocks import Block, block_of, live_terms, merged
-from symoptim.applications.bounded import bounded_element
-from symoptim.applications.exponentials import Weighted, diagonal
+from symoptim.applications.exponential_sums import (
+    EntrySums,
+    ExponentialSum,
+    at_identity,
+    curvature_diagonal,
+    entry_sums,
+    merge_single_terms,
+    moving_terms,
+)
 from symoptim.applications.newton import conjugate_gradients, solve
+from symoptim.applications.within_tolerance import element_within_tolerance
 from symoptim.errors import SymmetryError
 from symoptim.symmetry.spec import SymmetrySpec, require_spec
 from symoptim.symmetry.state import TOLERANCE
 
 START = 1e-3
-"""Accuracy of the starting point."""
+"""Accuracy of the point where Newton's method starts."""
 
 
 @torch.no_grad()
@@ -44,7 +51,7 @@ def canonicalize_(
 
     Computed in float64 on the CPU, whatever the model's precision and device. Buffers move along, but what
     comes out depends on parameters alone. A generator that moves no parameter, or only zeros, is left
-    alone; so is, with an ``EpsWarning``, one along which the eps of a normalization is felt.
+    alone; so is, with an ``EpsWarning``, one along which the eps of a normalization changes outputs.
 
     Args:
         model: the one the group was found on, or another of the same shapes.
@@ -71,7 +78,7 @@ def canonicalize_(
     True
     """
     element = canonical_element(parameters_of(model, spec), spec)
-    element = bounded_element(spec, model, element, inputs, tolerance)
+    element = element_within_tolerance(spec, model, element, inputs, tolerance)
     spec.rescale_(model, element, optimizer=optimizer, tolerance=math.inf)
     return element
 
@@ -97,16 +104,17 @@ def canonical_element(tensors: Mapping[str, Tensor], spec: SymmetrySpec) -> Tens
     Raises:
         SymmetryError: weights are not finite, or there is no solution.
     """
-    squares: list[Block] = []
-    counts: list[Block] = []
-    for name, terms in live_terms(spec, [name for name in spec.tensors if name in tensors]).items():
+    squares: list[EntrySums] = []
+    counts: list[EntrySums] = []
+    for name, terms in moving_terms(spec, [name for name in spec.tensors if name in tensors]).items():
         squared = squares_of(tensors[name], name)
-        squares.append(block_of(squared, terms))
-        counts.append(block_of((squared > 0).double() * _kappa(squared), terms))
-    wanted = Weighted(spec, counts, torch.zeros(len(spec), dtype=torch.float64), 0.0)
-    curvature = diagonal(wanted)
-    start = _start(wanted, squares, curvature)
-    return solve(spec, merged(squares, spec.scales), wanted.per_scale(), curvature=curvature, start=start)
+        squares.append(entry_sums(squared, terms))
+        counts.append(entry_sums((squared > 0).double() * _kappa(squared), terms))
+    target = at_identity(spec, counts)
+    curvature = curvature_diagonal(target)
+    start = _least_squares_start(target, squares, curvature)
+    squares = merge_single_terms(squares, spec.scales)
+    return solve(spec, squares, target.per_scale(), curvature=curvature, start=start)
 
 
 def squares_of(tensor: Tensor, name: str) -> Tensor:
@@ -130,16 +138,14 @@ def _kappa(tensor: Tensor) -> float:
     return tensor.shape[0] / tensor.numel() if tensor.dim() > 1 and tensor.numel() else 1.0
 
 
-def _start(wanted: Weighted, squares: list[Block], curvature: Tensor) -> Tensor:
-    """Where the logarithms of all entries are nearest to those wanted, by least squares.
+def _least_squares_start(target: ExponentialSum, squares: list[EntrySums], curvature: Tensor) -> Tensor:
+    """The element at which the logarithms of all entries are nearest to those wanted, by least squares.
 
-    The point it leads to does not depend on where on the orbit one is, so Newton's method takes the same
-    steps.
+    The weights there are the same for every point of the orbit, so Newton's method takes the same steps.
     """
-    spec = wanted.spec
-    pull: list[Block] = []
-    for square, count in zip(squares, wanted.blocks, strict=True):
+    pull: list[EntrySums] = []
+    for square, count in zip(squares, target.sums, strict=True):
         ratio = torch.where(count.values > 0, square.values / count.values, 1.0)
         pull.append(square._replace(values=-0.5 * count.values * ratio.log()))
-    right = Weighted(spec, pull, torch.zeros(len(spec), dtype=torch.float64), 0.0).charges()
-    return conjugate_gradients(wanted.curvature, right, curvature, accuracy=START)
+    right = at_identity(target.spec, pull).gradient()
+    return conjugate_gradients(target.curvature, right, curvature, accuracy=START)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.applications import newton
-from symoptim.applications.canonical import canonical_element, canonicalize_, parameters_of
+from symoptim.applications.canonicalize import canonical_element, canonicalize_, parameters_of
 from symoptim.errors import SymmetryError
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.exact import difference

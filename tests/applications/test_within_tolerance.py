@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symoptim.applications.canonical import canonicalize_
+from symoptim.applications.canonicalize import canonicalize_
 from symoptim.applications.equalize import equalize_
 from symoptim.errors import EpsWarning, OptionError, SymmetryError
 from symoptim.symmetry import exact, reused
