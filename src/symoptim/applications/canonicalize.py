@@ -95,7 +95,7 @@ def canonical_element(tensors: Mapping[str, Tensor], spec: SymmetrySpec) -> Tens
     """The element that takes these parameters to the representative of their orbit.
 
     Args:
-        tensors: parameters by name, of the shapes the group knows; others than its own are not looked at.
+        tensors: parameters by name, of the group's shapes; other tensors are ignored.
         spec: the group.
 
     Returns:

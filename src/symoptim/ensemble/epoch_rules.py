@@ -1,4 +1,4 @@
-"""What happens to a run between epochs: its next rate, whether it stops, whether it has diverged.
+"""What is decided about a run between epochs: its next rate, whether it stops, whether it has diverged.
 
 Pure functions of the run's own history, so that no run can influence another.
 """
@@ -99,7 +99,7 @@ def stop_reason(stopping: Stopping, history: Sequence[Epoch]) -> str | None:
 def has_diverged(last: Epoch) -> bool:
     """Whether a run that ended with this epoch has diverged: no finite loss, or wrong more often than right.
 
-    Only the last epoch is looked at: the bold driver may bring a run back from a loss that was infinite once.
+    Only the last epoch counts: the bold driver may bring a run back from a loss that was infinite once.
 
     >>> has_diverged(Epoch(60, 0.1, math.nan, 0.9, 0.9, 0.9))
     True

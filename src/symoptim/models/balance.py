@@ -90,7 +90,7 @@ class Filters(NamedTuple):
 
 @torch.no_grad()
 def start_balanced(model: nn.Module, classifier: Literal["rows", "columns"] = "rows") -> None:
-    """Give every filter of a network that is being made unit norm: nobody relies on what it computes yet."""
+    """Give every filter of a network unit norm while it is initialized, before its outputs matter."""
     _normalize(_filters(model, classifier))
 
 
