@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ensemble_figure import draw
 from measuring import seconds
-from symoptim.ensemble import Constant, FixedEpochs, Run, Split
-from symoptim.ensemble.images import Batch
+from symoptim.ensemble.images import Batch, Split
+from symoptim.ensemble.run import Constant, FixedEpochs, Run
 from symoptim.ensemble.run_group import AutogradNetwork, RunGroup
 from symoptim.ensemble.trainer import Trainer
 from symoptim.models import arch1, arch2

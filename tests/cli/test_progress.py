@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from symoptim.cli.progress import DownloadBar, ProgressWatcher
-from symoptim.ensemble import Epoch, Outcome, Result
+from symoptim.ensemble.ensemble import Result
+from symoptim.ensemble.epoch_rules import Epoch, Outcome
 
 pooch = pytest.importorskip("pooch")
 

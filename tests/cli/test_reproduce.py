@@ -13,7 +13,9 @@ from symoptim.__main__ import main
 from symoptim.cli import mnist
 from symoptim.cli.app import app
 from symoptim.cli.options import Updates
-from symoptim.ensemble import UPDATES, Bold, Split
+from symoptim.ensemble.images import Split
+from symoptim.ensemble.registry import UPDATES
+from symoptim.ensemble.run import Bold
 from symoptim.errors import DataError, OptionError
 from symoptim.paper.data.digits import load_digits
 from symoptim.paper.experiments.protocol import Protocol

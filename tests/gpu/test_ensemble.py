@@ -10,9 +10,11 @@ from typing import cast
 import pytest
 import torch
 
-from symoptim.ensemble import UPDATES, Bold, EarlyStopping, Ensemble, FixedEpochs, Full, Pure, Run
+from symoptim.ensemble.ensemble import Ensemble
 from symoptim.ensemble.fast.fused_group import FusedGroup
 from symoptim.ensemble.images import Batch
+from symoptim.ensemble.registry import UPDATES, Full, Pure
+from symoptim.ensemble.run import Bold, EarlyStopping, FixedEpochs, Run
 from symoptim.ensemble.trainer import Trainer
 from symoptim.models import PairwiseNetwork, arch1, arch2
 from symoptim.models.pairwise import HiddenLayer

@@ -6,7 +6,9 @@ import torch
 
 import symoptim.paper.experiments.recording
 from symoptim.__main__ import main
-from symoptim.ensemble import Constant, Ensemble, FixedEpochs, Run, Split
+from symoptim.ensemble.ensemble import Ensemble
+from symoptim.ensemble.images import Split
+from symoptim.ensemble.run import Constant, FixedEpochs, Run
 from symoptim.models import arch2
 
 

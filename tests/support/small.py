@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from symoptim.ensemble import Constant, Ensemble, FixedEpochs, Result, Run, Split
-from symoptim.ensemble.images import Batch
-from symoptim.ensemble.run import Schedule, Stopping
+from symoptim.ensemble.ensemble import Ensemble, Result
+from symoptim.ensemble.images import Batch, Split
+from symoptim.ensemble.run import Constant, FixedEpochs, Run, Schedule, Stopping
 from symoptim.models import arch1, arch2
 
 PIXELS = 12

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from symoptim.ensemble import Result
+from symoptim.ensemble.ensemble import Result
 
 
 class Counter:

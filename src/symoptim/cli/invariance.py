@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from symoptim.cli.progress import DownloadBar
-from symoptim.ensemble import UPDATES
+from symoptim.ensemble.registry import UPDATES
 from symoptim.paper.experiments.datasets import load
 from symoptim.paper.experiments.invariance import PANELS, Rescaling, train_pairs
 from symoptim.paper.experiments.names import DataName

@@ -7,7 +7,8 @@ from rich.console import Console
 
 from symoptim.cli.progress import DownloadBar
 from symoptim.cli.working import work_on
-from symoptim.ensemble import UPDATES, Split
+from symoptim.ensemble.images import Split
+from symoptim.ensemble.registry import UPDATES
 from symoptim.errors import DataError
 from symoptim.paper.experiments.datasets import digest_of, load
 from symoptim.paper.experiments.names import DataChoice, DataName, ProfileName

@@ -16,7 +16,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from symoptim.ensemble import Result
+    from symoptim.ensemble.ensemble import Result
 
 
 Results = Mapping[str, "Result"]

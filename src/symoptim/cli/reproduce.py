@@ -40,7 +40,7 @@ def _mnist_command(show: Callable[[Summary], Table], help_text: str) -> Callable
         classifier: options.Start = "rows",
     ) -> None:
         from symoptim.cli.mnist import carry_out, find_images
-        from symoptim.ensemble import Bold
+        from symoptim.ensemble.run import Bold
         from symoptim.paper.experiments.protocol import protocol_for
         from symoptim.support.devices import device_named
 

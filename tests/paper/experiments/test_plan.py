@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from symoptim.ensemble import Bold, Constant, EarlyStopping, Exponential, FixedEpochs
+from symoptim.ensemble.run import Bold, Constant, EarlyStopping, Exponential, FixedEpochs
 from symoptim.paper.experiments.plan import Cell, cells, full_runs, network_of, selection_runs
 from symoptim.paper.experiments.protocol import Protocol
 from symoptim.support.seeds import seeded

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from symoptim.ensemble import Epoch, Outcome, Result
-from symoptim.ensemble.epoch_rules import Findings
+from symoptim.ensemble.ensemble import Result
+from symoptim.ensemble.epoch_rules import Epoch, Findings, Outcome
 from symoptim.paper.experiments import recording
 from symoptim.paper.experiments.recording import (
     CHECKPOINT_SECONDS,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from symoptim.ensemble import EarlyStopping
+from symoptim.ensemble.run import EarlyStopping
 from symoptim.ensemble.trainer import Trainer
 from symoptim.paper.experiments.plan import Cell, cells, selection_runs
 from symoptim.paper.experiments.protocol import Protocol

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from symoptim.ensemble import Outcome, Result
-from symoptim.ensemble.epoch_rules import Findings
+from symoptim.ensemble.ensemble import Result
+from symoptim.ensemble.epoch_rules import Findings, Outcome
 from symoptim.paper.experiments.segnet import example_names
 from symoptim.paper.records.findings import read_confusions, read_examples, read_pictures
 from symoptim.paper.records.reading import RecordedRun, reading

@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 from torch import nn
 
-from symoptim.ensemble import Cosine, FixedEpochs
+from symoptim.ensemble.run import Cosine, FixedEpochs
 from symoptim.models.segnet import SegNet, SegNetBasic
 from symoptim.paper.experiments.segnet_plan import full_run, network_of, search_runs
 from symoptim.paper.experiments.segnet_protocol import SegNetProtocol

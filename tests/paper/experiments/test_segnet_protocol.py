@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from symoptim.ensemble import Bold, Cosine, Exponential
+from symoptim.ensemble.run import Bold, Cosine, Exponential
 from symoptim.errors import OptionError
 from symoptim.paper.experiments.segnet_protocol import PROFILES, SegNetProtocol, segnet_protocol
 from symoptim.paper.segnet.updates import SCENE_UPDATES

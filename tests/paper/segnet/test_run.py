@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from symoptim.ensemble import Cosine, EarlyStopping
+from symoptim.ensemble.run import Cosine, EarlyStopping
 from symoptim.errors import OptionError
 from tests.support.small_scenes import EVERYTHING, a_scene_run
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symoptim.ensemble import Bold, Constant, Cosine, Exponential
-from symoptim.ensemble.run import Schedule
+from symoptim.ensemble.run import Bold, Constant, Cosine, Exponential, Schedule
 from symoptim.errors import OptionError
 from symoptim.models.segnet import ConvolutionBlock
 from symoptim.paper.data.classes import CLASSES

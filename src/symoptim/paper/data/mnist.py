@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from symoptim.ensemble import Split
+from symoptim.ensemble.images import Split
 from symoptim.errors import DataError
 from symoptim.paper.data.files import CHECKSUMS, VARIABLE, folder_of, given_directory, locate, require_mnist
 from symoptim.paper.data.idx import parse_idx, read_bytes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from symoptim.ensemble import Split
+from symoptim.ensemble.images import Split
 from symoptim.paper.data.camvid import load_camvid
 from symoptim.paper.data.digits import load_digits
 from symoptim.paper.data.mnist import load_fashion_mnist, load_mnist

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
-from symoptim.ensemble import Constant, Ensemble, FixedEpochs, Run, Split
+from symoptim.ensemble.ensemble import Ensemble
+from symoptim.ensemble.images import Split
+from symoptim.ensemble.run import Constant, FixedEpochs, Run
 from symoptim.errors import OptionError
 from symoptim.models.pairwise import PairwiseNetwork, arch1, arch2
 from symoptim.paper.records.pairs import Pair

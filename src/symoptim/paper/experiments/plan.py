@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from torch import nn
 
-from symoptim.ensemble import Constant, FixedEpochs, Run, Split
-from symoptim.ensemble.run import Schedule, Stopping
+from symoptim.ensemble.images import Split
+from symoptim.ensemble.run import Constant, FixedEpochs, Run, Schedule, Stopping
 from symoptim.models.balance import start_balanced
 from symoptim.models.pairwise import arch1, arch2
 from symoptim.paper.experiments.names import Architecture, ScheduleName

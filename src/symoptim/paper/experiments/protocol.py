@@ -10,8 +10,8 @@ Where the paper is silent or says it differently: pixels are divided by 255, the
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from symoptim.ensemble import Bold, EarlyStopping, Exponential
 from symoptim.ensemble.registry import require_updates
+from symoptim.ensemble.run import Bold, EarlyStopping, Exponential
 from symoptim.errors import OptionError
 from symoptim.paper.experiments.names import Architecture, Classifier, DataName, ProfileName, ScheduleName
 

@@ -15,7 +15,7 @@ from typing import Protocol as Interface
 
 import torch
 
-from symoptim.ensemble import Result
+from symoptim.ensemble.ensemble import Result
 from symoptim.paper.records.findings import Finding
 from symoptim.paper.records.ledger import Ending, EpochRow, RunRow, has_ended, take_up, write_epoch
 from symoptim.paper.records.store import Records

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from symoptim.ensemble import Ensemble, Split
+from symoptim.ensemble.ensemble import Ensemble
+from symoptim.ensemble.images import Split
 from symoptim.paper.experiments.plan import (
     Cell,
     Chosen,

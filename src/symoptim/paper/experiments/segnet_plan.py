@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from symoptim.ensemble import FixedEpochs
+from symoptim.ensemble.run import FixedEpochs
 from symoptim.models.segnet import SegNet, SegNetBasic
 from symoptim.paper.data.classes import CLASSES
 from symoptim.paper.data.scenes import Scenes

@@ -15,8 +15,7 @@ the rate it wants: so the best three of each update run in full, and the best of
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from symoptim.ensemble import Bold, Cosine, Exponential
-from symoptim.ensemble.run import Schedule
+from symoptim.ensemble.run import Bold, Cosine, Exponential, Schedule
 from symoptim.errors import OptionError
 from symoptim.paper.experiments.names import NetworkName, ProfileName, SceneScheduleName, WeightingName
 from symoptim.paper.segnet.augment import Augmentation

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from symoptim.ensemble import FixedEpochs
-from symoptim.ensemble.run import Schedule, named_plainly, require_rules
+from symoptim.ensemble.run import FixedEpochs, Schedule, named_plainly, require_rules
 from symoptim.errors import OptionError
 from symoptim.paper.segnet.augment import Augmentation
 from symoptim.paper.segnet.updates import require_updates

@@ -21,8 +21,8 @@ from typing import Any
 
 from torch import nn
 
-from symoptim.ensemble import Epoch, Outcome, Result
-from symoptim.ensemble.epoch_rules import Findings, next_rate, stop_reason
+from symoptim.ensemble.ensemble import Result
+from symoptim.ensemble.epoch_rules import Epoch, Findings, Outcome, next_rate, stop_reason
 from symoptim.errors import OptionError
 from symoptim.paper.data.scenes import SceneSplit
 from symoptim.paper.records.scores import scores_of
