@@ -101,7 +101,7 @@ def test_rates_and_schedules_are_each_runs_own() -> None:
     assert third != first
 
 
-def test_a_run_alone_and_in_company_agree() -> None:
+def test_a_run_alone_and_among_others_agree() -> None:
     run = a_run("un", seed=5)
     others = {f"{u}-{s}": a_run(u, seed=s, rate=r) for u in UPDATES for s, r in ((1, 1e-3), (2, 1e-2))}
     alone = train(ensemble_of({"it": run}))["it"]
@@ -178,7 +178,7 @@ def test_errors_are_shares_of_the_runs_own_images() -> None:
             assert error == wrong.double().mean().item()
 
 
-def test_evaluation_in_pieces_counts_every_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_in_several_batches_counts_every_image(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {"a": a_run(seed=1), "b": a_run(seed=2)}
     whole = train(ensemble_of(runs))
     monkeypatch.setattr("symoptim.ensemble.run_group.IMAGES_AT_ONCE", 14)
@@ -275,7 +275,7 @@ def test_runs_that_cannot_train_together_are_refused(runs, batch: int, message: 
         ensemble_of(runs, batch=batch)
 
 
-def test_the_updates_that_are_not_invariant_are_told_apart_from_those_that_are() -> None:
+def test_rescaled_networks_train_alike_by_invariant_updates_alone() -> None:
     def rescaled() -> nn.Module:
         model = symoptim.models.arch2(2, inputs=12, width=8, classes=4, eps=1e-30).double()
         return model.rescale_(model.random_scales(seed=3, low=0.1, high=10))
@@ -296,7 +296,7 @@ def test_the_updates_that_are_not_invariant_are_told_apart_from_those_that_are()
 
 
 @pytest.mark.parametrize("stop", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 5, 6))])
-def test_training_taken_up_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp_path) -> None:
+def test_training_resumed_from_a_saved_state_goes_on_bit_for_bit(stop: int, tmp_path) -> None:
     early = EarlyStopping(minimum=2, maximum=6, lookback=2)
     runs = {
         f"{update}-{seed}": a_run(update, seed=seed, schedule=Bold(), stopping=stopping)

@@ -20,7 +20,7 @@ def test_a_neighbors_seed_is_not_the_same_order_one_epoch_later() -> None:
     assert not torch.equal(permutations([1], 2, 100), permutations([2], 1, 100))
 
 
-def test_an_order_does_not_depend_on_company() -> None:
+def test_an_order_does_not_depend_on_the_other_seeds() -> None:
     assert torch.equal(permutations([9], 3, 50)[0], permutations([1, 2, 9], 3, 50)[2])
 
 

@@ -33,7 +33,7 @@ def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     return request.param
 
 
-def test_layers_are_compiled_where_they_can_be(
+def test_layers_are_compiled_where_numba_supports_them(
     hidden: type[HiddenPass], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack = StackedModel(small_network(), [0])
@@ -76,7 +76,7 @@ def test_steps_and_errors_are_those_of_autograd(architecture: str, depth: int) -
 
 
 @pytest.mark.parametrize("architecture", ["arch1", "arch2"])
-def test_a_run_that_diverges_is_no_number_and_changes_no_other(architecture: str) -> None:
+def test_a_run_that_diverges_becomes_nan_and_changes_no_other(architecture: str) -> None:
     calm = stepped(trainer_of(architecture, 2), ClosedFormNetwork)
     wild = stepped(trainer_of(architecture, 2, b_sgd=1e300), ClosedFormNetwork)
     reference = stepped(trainer_of(architecture, 2, b_sgd=1e300), AutogradNetwork)
@@ -100,7 +100,7 @@ def test_equal_features_of_a_pair_share_the_gradient() -> None:
     assert gradient[:, 0].equal(gradient[:, 1])
 
 
-def test_products_are_gradients_of_the_runs_they_are_cut_to() -> None:
+def test_a_slice_of_a_factored_gradient_is_that_of_its_runs() -> None:
     product = FactoredGradient(*torch.rand(3, 4, 5, 5))
     assert product[1:3].dense().equal(product.dense()[1:3])
 
@@ -127,7 +127,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_networks_that_are_not_as_they_were_made_are_left_to_autograd(change: str) -> None:
+def test_changed_networks_are_not_taken_for_the_papers(change: str) -> None:
     network = arch2(2, inputs=PIXELS, width=8)
     assert is_pairwise(network)
     assert not is_pairwise(CHANGES[change](copy.deepcopy(network)))

@@ -22,7 +22,7 @@ def weights_and_gradient(shared: int) -> tuple[Tensor, FactoredGradient]:
 
 
 @pytest.mark.parametrize(("update", "over"), FACTORED_STEPS)
-def test_a_step_is_that_of_the_formed_gradient(update: Update, over: Axes) -> None:
+def test_a_step_is_that_of_the_dense_gradient(update: Update, over: Axes) -> None:
     for shared in (1, 2) if over == ROWS else (1,):
         w, gradient = weights_and_gradient(shared)
         expected = step(update, w, gradient.dense(), StepOptions(lr=RATES), over=over).weights
@@ -31,7 +31,7 @@ def test_a_step_is_that_of_the_formed_gradient(update: Update, over: Axes) -> No
 
 
 @pytest.mark.parametrize("excess", [0.0, 1e-300, -1e-12, -5.0])
-def test_unit_rows_may_be_turned_right_around(excess: float) -> None:
+def test_unit_rows_may_be_reversed(excess: float) -> None:
     """The gradient along a row is so large that nothing is left of the row, or less."""
     w = normalize(torch.randn(1, 3, 5, dtype=torch.float64))
     across = torch.randn(1, 3, 5, dtype=torch.float64)

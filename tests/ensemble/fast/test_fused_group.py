@@ -73,7 +73,7 @@ def test_kernels_step_as_the_closed_form_does(architecture: str, depth: int) -> 
 
 
 @pytest.mark.usefixtures("triton")
-def test_a_run_that_diverges_is_no_number_and_changes_no_other() -> None:
+def test_a_run_that_diverges_becomes_nan_and_changes_no_other() -> None:
     calm, wild = (trainer_of("arch1", 2, torch.float32) for _ in range(2))
     wild.rates[0] = torch.inf
     for trainer in (calm, wild):
@@ -94,7 +94,7 @@ def test_one_image_is_refused_where_batches_are_normalized() -> None:
 
 
 @pytest.mark.usefixtures("triton")
-def test_what_the_kernels_do_not_know_is_not_given_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_kernels_do_not_support_is_not_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not can_fuse(whole(trainer_of("arch1", 2, torch.float64)), 30)
     trainer = trainer_of("arch1", 2, torch.float32)
     assert can_fuse(whole(trainer), 30)

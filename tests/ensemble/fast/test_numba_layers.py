@@ -1,4 +1,4 @@
-"""Kernels of hidden layers: the process that compiles them and those that find them compiled agree."""
+"""Kernels of hidden layers: results are the same in the process that compiles them and in later ones."""
 
 from pathlib import Path
 
@@ -20,6 +20,6 @@ print(hashlib.sha256(b"".join(x.tobytes() for x in (h, d, left, right))).hexdige
 """
 
 
-def test_the_first_process_and_the_second_find_the_same_bits(tmp_path: Path) -> None:
+def test_results_are_bit_identical_in_the_compiling_process_and_in_later_ones(tmp_path: Path) -> None:
     first, second = outputs(SCRIPT, tmp_path)
     assert first == second

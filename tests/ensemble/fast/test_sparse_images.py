@@ -1,4 +1,4 @@
-"""Images as lists of their dark pixels, against dense ones: the same products, the same training."""
+"""Sparse images against dense ones: the same products, the same training."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -64,19 +64,19 @@ def test_products_are_those_of_dense_images(
     torch.testing.assert_close(weights, expected)
 
 
-def test_blocks_of_runs_begin_with_the_first_source_again() -> None:
+def test_every_block_of_runs_begins_with_the_first_row_of_images() -> None:
     images = sparse_batch(3, 10, 30)
     weights = inputs_first(torch.randn(12, 8, 30, dtype=torch.float64))
     dense = images.dense().repeat_interleave(2, dim=0).repeat(2, 1, 1)
     torch.testing.assert_close(images.responses(weights, blocks=2), weights @ dense.mT)
 
 
-def test_filters_that_lie_otherwise_are_refused() -> None:
+def test_filters_stored_row_by_row_are_refused() -> None:
     with pytest.raises(ValueError, match="with their inputs first"):
         sparse_batch(2, 5, 30).responses(torch.ones(2, 8, 30, dtype=torch.float64), blocks=1)
 
 
-def test_filters_are_brought_to_length_one_as_exactly_as_rows() -> None:
+def test_filters_stored_inputs_first_become_unit_to_float32_rounding() -> None:
     filters = inputs_first(torch.randn(2, 8, 20_000))
     module.make_unit_(filters, torch.tensor([1.0, -1.0]).repeat(8).view(2, 8, 1))
     lengths = filters.double().square().sum(dim=2)
@@ -85,18 +85,18 @@ def test_filters_are_brought_to_length_one_as_exactly_as_rows() -> None:
     torch.testing.assert_close(found, lengths, rtol=2e-7, atol=0)
 
 
-def test_images_are_listed_once_and_again_when_they_have_changed() -> None:
+def test_images_are_compressed_once_and_again_when_they_have_changed() -> None:
     pixels = torch.eye(3)
-    listed = SparseImages.of(pixels)
-    assert SparseImages.of(pixels) is listed
+    compressed = SparseImages.of(pixels)
+    assert SparseImages.of(pixels) is compressed
     pixels[0, 1] = 2
     assert SparseImages.of(pixels).values.tolist() == [1, 2, 1, 1]
-    assert listed.values.tolist() == [1, 1, 1]
+    assert compressed.values.tolist() == [1, 1, 1]
     key = id(pixels), pixels._version
     assert key not in module._COMPRESSED  # nobody has that list any more
 
 
-def test_images_made_for_inference_are_listed() -> None:
+def test_images_of_inference_mode_are_compressed() -> None:
     with torch.inference_mode():
         pixels = torch.eye(3)
     assert SparseImages.of(pixels).columns.tolist() == [0, 1, 2]
@@ -105,7 +105,7 @@ def test_images_made_for_inference_are_listed() -> None:
 BLANK = torch.eye(9)
 FILTERS = torch.ones(2, 8, 9)
 UNFIT = {
-    "many dark pixels": (torch.ones(9, 9), FILTERS),
+    "many nonzero pixels": (torch.ones(9, 9), FILTERS),
     "filters that do not fill a vector": (BLANK, torch.ones(2, 12, 9)),
     "more axes": (BLANK.view(9, 3, 3), FILTERS),
     "fewer pixels": (BLANK[:, :8], FILTERS),
@@ -116,7 +116,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize(("pixels", "filters"), UNFIT.values(), ids=UNFIT)
-def test_what_lists_are_not_for_stays_dense(pixels: Tensor, filters: Tensor) -> None:
+def test_images_that_sparse_products_do_not_support_stay_dense(pixels: Tensor, filters: Tensor) -> None:
     assert sparse_is_faster((BLANK, BLANK), FILTERS)
     assert not sparse_is_faster((pixels, BLANK), filters)
     assert not sparse_is_faster((BLANK, pixels), filters)
@@ -159,8 +159,8 @@ def trained(trainer: Trainer) -> dict[str, Tensor]:
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("architecture", NETWORKS)
 def test_an_epoch_is_that_of_autograd_for_every_update(architecture: str, depth: int) -> None:
-    drawn, reference = (trainer_of(architecture, depth) for _ in range(2))
-    (group,) = drawn.groups
+    sparse, reference = (trainer_of(architecture, depth) for _ in range(2))
+    (group,) = sparse.groups
     assert group.images.sparse
     assert isinstance(group.network, ClosedFormNetwork)
     everything = torch.arange(len(reference.rates))
@@ -170,17 +170,17 @@ def test_an_epoch_is_that_of_autograd_for_every_update(architecture: str, depth:
         )
     ]
     expected = trained(reference)
-    for name, found in trained(drawn).items():
+    for name, found in trained(sparse).items():
         torch.testing.assert_close(found, expected[name], rtol=1e-9, atol=1e-11, msg=name)
 
 
-def test_images_that_are_not_blank_are_not_listed() -> None:
+def test_images_with_few_zeros_stay_dense() -> None:
     trainer = trainer_of("arch2", 1, data=small_data())
     assert trainer.images.sparse is None
     assert trainer.stack.parameters[FIRST_FILTERS].is_contiguous()
 
 
-def test_runs_that_stay_and_runs_that_are_taken_up_go_on_bit_by_bit() -> None:
+def test_runs_that_stay_and_runs_that_are_loaded_go_on_bit_for_bit() -> None:
     updates = ("b-sgd", "sm", "un")
     straight, stopped = trainer_of("arch2", 2, updates), trainer_of("arch2", 2, updates)
     trained(straight)
