@@ -23,15 +23,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ensemble_figure import draw
 from measuring import Log, seconds
-from symoptim.ensemble.group import Group
-from symoptim.ensemble.images import Batch
-from symoptim.ensemble.numerics import full_float32
-from symoptim.ensemble.passes import Autograd
+from symoptim.ensemble.images import Batch, Split
 from symoptim.ensemble.run import Constant, FixedEpochs, Run
+from symoptim.ensemble.run_group import AutogradNetwork, RunGroup
 from symoptim.ensemble.trainer import Trainer
 from symoptim.models import arch1, arch2
 from symoptim.paper.data.mnist import load_mnist
-from symoptim.paper.data.split import Split
+from symoptim.support.devices import full_float32
 
 NETWORKS: dict[str, Callable[[], nn.Module]] = {"Arch1": lambda: arch1(2), "Arch2": lambda: arch2(2)}
 UPDATES = ("b-sgd", "sm", "un")
@@ -96,10 +94,12 @@ def checked_error(network: str, data: Split, device: torch.device, dtype: torch.
         for where, precision in ((torch.device("cpu"), torch.float64), (device, dtype))
     )
     everything, here = torch.arange(6), slice(0, 6)
-    reference = Group(here, Autograd(exact.stack), exact.steppers, exact.images, exact.tally, everything)
+    reference = RunGroup(
+        here, AutogradNetwork(exact.stack), exact.optimizers, exact.images, exact.totals, everything
+    )
     for start in range(0, 3 * BATCH, BATCH):
         reference.step(Batch(exact.images.order, torch.tensor([start]), torch.arange(BATCH)))
-    tried._steps_of(BATCH)(3)
+    tried._step_on(BATCH)(3)
     errors = torch.zeros(6, dtype=torch.float64)
     for name, weight in tried.stack.parameters.items():
         true = exact.stack.parameters[name].detach()
@@ -137,9 +137,9 @@ def compare(network: str, data: Split) -> dict[str, tuple[float, float]]:
     for update in UPDATES:
         planned = [(update, seed) for seed in range(len(PAPERS))]
         trainer = trainer_of(network, planned, data, torch.device("cpu"))
-        works[update] = (trainer._steps_of(BATCH), len(planned))
+        works[update] = (trainer._step_on(BATCH), len(planned))
     trainer = trainer_of(network, PAPERS, data, torch.device("cpu"))
-    works["the paper's runs"] = (trainer._steps_of(BATCH), len(PAPERS))
+    works["the paper's runs"] = (trainer._step_on(BATCH), len(PAPERS))
     times: dict[str, list[float]] = {label: [] for label in works}
     for turn in range(TURNS + 1):
         for label, (work, count) in works.items():
@@ -159,7 +159,7 @@ def compare(network: str, data: Split) -> dict[str, tuple[float, float]]:
 def step_time(network: str, count: int, data: Split, device: torch.device) -> float:
     """Milliseconds of a step of ``count`` runs, all updates among them."""
     trainer = trainer_of(network, mixed(count), data, device)
-    steps = trainer._steps_of(BATCH)
+    steps = trainer._step_on(BATCH)
     with full_float32():
         if device.type == "cpu":
             return 1e3 * min(seconds(steps) for _ in range(5 if count > 100 else 15))

@@ -21,7 +21,7 @@ from symoptim.bench.optimizers import contestants_named
 from symoptim.bench.records import Journal, Step, read_steps
 from symoptim.bench.run import Plan, carry_out, session_of
 from symoptim.bench.tables import describe, places
-from symoptim.ensemble.numerics import device_named
+from symoptim.support.devices import device_named
 from symoptim.support.plotting import pyplot, save_png
 
 COUNTS = (1, 16, 256, 4096)

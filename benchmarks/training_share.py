@@ -34,7 +34,7 @@ from symoptim.bench.cases import case_named
 from symoptim.bench.measure import RATE
 from symoptim.bench.optimizers import CONTESTANTS, Setup
 from symoptim.bench.tensors import CaseTensors
-from symoptim.ensemble.numerics import device_named
+from symoptim.support.devices import device_named
 
 NETWORKS = ("resnet50", "gpt2")
 OPTIMIZERS = (

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 import symoptim
+from symoptim.ensemble import Split
 from symoptim.paper.data.digits import load_digits
-from symoptim.paper.data.split import Split
 
 
 def network() -> nn.Sequential:

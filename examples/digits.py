@@ -16,8 +16,8 @@ from torch.optim import SGD, Optimizer
 
 import symoptim
 from symoptim import models
+from symoptim.ensemble import Split
 from symoptim.paper.data.digits import load_digits
-from symoptim.paper.data.split import Split
 
 # The rates the paper's selection finds on MNIST, for all three updates.
 ARCHITECTURES = {"Arch1": (models.arch1, 1e-3), "Arch2": (models.arch2, 1e-2)}

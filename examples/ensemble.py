@@ -7,8 +7,7 @@ import statistics
 
 from torch import nn
 
-from symoptim.ensemble.run import Exponential, FixedEpochs, Run
-from symoptim.ensemble.training import Ensemble
+from symoptim.ensemble import Ensemble, Exponential, FixedEpochs, Run
 from symoptim.paper.data.digits import load_digits
 
 # For the loss summed over a batch of 100: for SGD a hundred times smaller than for its mean.

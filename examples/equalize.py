@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 import symoptim
+from symoptim.ensemble import Split
 from symoptim.paper.data.digits import load_digits
-from symoptim.paper.data.split import Split
 
 WIDTHS = (16, 24, 32, 32, 48)
 BITS = (8, 4)

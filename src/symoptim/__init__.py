@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from symoptim import models as models
     from symoptim.applications.align import align as align
-    from symoptim.applications.canonical import canonicalize_ as canonicalize_
+    from symoptim.applications.canonicalize import canonicalize_ as canonicalize_
     from symoptim.applications.conserved import ConservedQuantities as ConservedQuantities
     from symoptim.applications.equalize import equalize_ as equalize_
     from symoptim.metric.gauge import Geometric as Geometric
@@ -64,7 +64,7 @@ _HOMES = {
     "UnitNormSGD": "symoptim.optim.sgd",
     "align": "symoptim.applications.align",
     "balance_": "symoptim.models.balance",
-    "canonicalize_": "symoptim.applications.canonical",
+    "canonicalize_": "symoptim.applications.canonicalize",
     "clip_invariant_norm_": "symoptim.optim.clip",
     "discover": "symoptim.symmetry.discover",
     "equalize_": "symoptim.applications.equalize",

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from symoptim.applications.blocks import block_of, live_terms
 from symoptim.applications.equalize import equalize_, objective
+from symoptim.applications.exponential_sums import entry_sums, moving_terms
 from symoptim.errors import OptionError
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.exact import difference
@@ -66,8 +66,10 @@ def test_what_comes_out_does_not_depend_on_the_scaling_before(name: str) -> None
 def test_the_gradient_is_that_of_the_objective() -> None:
     (model, _, _), spec = caught("llama"), group_of("llama")
     weights = {name: p.detach().abs() for name, p in model.named_parameters() if p.dim() > 1}
-    terms = live_terms(spec, weights)
-    peaked = [(block_of(weights[n] ** 8, terms[n]), block_of(weights[n].square(), terms[n])) for n in terms]
+    terms = moving_terms(spec, weights)
+    peaked = [
+        (entry_sums(weights[n] ** 8, terms[n]), entry_sums(weights[n].square(), terms[n])) for n in terms
+    ]
     element, direction = spec.random(seed=1), spec.random(seed=2)
     _, gradient = objective(spec, peaked, 8.0, element)
     ahead, behind = (objective(spec, peaked, 8.0, element + h * direction)[0] for h in (1e-5, -1e-5))
@@ -120,11 +122,11 @@ def test_perceptrons_of_any_seed_are_balanced(sizes: tuple[int, ...]) -> None:
         assert element.abs().max() < 5
         torch.testing.assert_close(model(x), before, rtol=1e-4, atol=1e-5)
         weights = {name: p.detach().double() for name, p in model.named_parameters() if p.dim() > 1}
-        terms = live_terms(spec, weights)
+        terms = moving_terms(spec, weights)
         blocks = [
             (
-                block_of((w / w.abs().max()) ** 8, terms[name]),
-                block_of((w / w.abs().max()).square(), terms[name]),
+                entry_sums((w / w.abs().max()) ** 8, terms[name]),
+                entry_sums((w / w.abs().max()).square(), terms[name]),
             )
             for name, w in weights.items()
         ]

@@ -7,9 +7,14 @@ import torch
 from torch import Tensor
 
 from symoptim.applications import newton
-from symoptim.applications.blocks import block_of, live_terms, merged
-from symoptim.applications.canonical import canonical_element, parameters_of, squares_of
-from symoptim.applications.exponentials import Weighted, diagonal
+from symoptim.applications.canonicalize import canonical_element, parameters_of, squares_of
+from symoptim.applications.exponential_sums import (
+    ExponentialSum,
+    curvature_diagonal,
+    entry_sums,
+    merge_single_terms,
+    moving_terms,
+)
 from tests.support.zoo import caught, group_of
 
 
@@ -23,14 +28,16 @@ def test_the_objective_falls_at_every_step_from_far_away(
     (model, _, _), spec = caught(name), group_of(name)
     parameters = parameters_of(model, spec)
     expected = canonical_element(parameters, spec)
-    terms = live_terms(spec, parameters)
+    terms = moving_terms(spec, parameters)
     squares = {key: squares_of(parameters[key], key) for key in terms}
-    blocks = merged([block_of(squares[key], terms[key]) for key in terms], spec.scales)
-    target = Weighted(spec, blocks, expected, newton.POWER).per_scale()  # so that this is the solution
-    curvature = diagonal(Weighted(spec, blocks, torch.zeros(len(spec), dtype=torch.float64), 0.0))
+    blocks = merge_single_terms([entry_sums(squares[key], terms[key]) for key in terms], spec.scales)
+    target = ExponentialSum(spec, blocks, expected, newton.POWER).per_scale()  # so that this is the solution
+    curvature = curvature_diagonal(
+        ExponentialSum(spec, blocks, torch.zeros(len(spec), dtype=torch.float64), 0.0)
+    )
     visited: list[Tensor] = []
 
-    class Watched(Weighted):
+    class Watched(ExponentialSum):
         def __init__(self, spec: object, blocks: object, element: Tensor, power: float) -> None:
             visited.append(element.clone())
             super().__init__(spec, blocks, element, power)
@@ -41,7 +48,7 @@ def test_the_objective_falls_at_every_step_from_far_away(
         total = sum(float((squares[key] * (2 * scales[key]).exp()).sum()) / 2 for key in terms)
         return total - float(spec.by_generator(target) @ element)
 
-    monkeypatch.setattr(newton, "Weighted", Watched)
+    monkeypatch.setattr(newton, "ExponentialSum", Watched)
     start = expected + away * torch.ones_like(expected) + spec.random(seed=1, spread=2.0)
     found = newton.solve(spec, blocks, target, curvature=curvature, start=start)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from symoptim.cli.progress import DownloadBar, ProgressBar
-from symoptim.ensemble.decisions import Epoch
+from symoptim.ensemble.epoch_rules import Epoch
 from symoptim.paper.runner import Progress
 
 pooch = pytest.importorskip("pooch")

@@ -12,12 +12,12 @@ import symoptim
 from symoptim.__main__ import main
 from symoptim.cli.app import app
 from symoptim.cli.options import Updates
+from symoptim.ensemble.images import Split
 from symoptim.ensemble.registry import UPDATES
 from symoptim.ensemble.run import Bold
 from symoptim.errors import OptionError
 from symoptim.paper import runner
 from symoptim.paper.data.digits import load_digits
-from symoptim.paper.data.split import Split
 from symoptim.paper.table2 import experiment
 from symoptim.paper.table2.experiment import Table2
 from symoptim.paper.table2.protocol import Protocol

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from symoptim.ensemble.run import Bold, Cosine, EarlyStopping, Exponential, FixedEpochs
+from symoptim.ensemble import Bold, Cosine, EarlyStopping, Exponential, FixedEpochs
 from symoptim.errors import OptionError
 from tests.support.small import a_run
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from symoptim.ensemble.images import Split
 from symoptim.ensemble.run import EarlyStopping
 from symoptim.errors import DataError, OptionError, RecordsError
 from symoptim.paper import reproduce
 from symoptim.paper.data.digits import load_digits
-from symoptim.paper.data.split import Split
 from symoptim.paper.records.runs import read_runs, reading
 from symoptim.paper.runner import Progress, Request
 from symoptim.paper.table2 import experiment
@@ -134,7 +134,7 @@ def test_what_a_run_is_made_with_does_not_depend_on_how_it_is_reported() -> None
 
     for name in ("table2", "segnet", "invariance"):
         files = {path.name for path in imported_files(f"symoptim.paper.{name}.experiment")}
-        assert {"experiment.py", "runner.py", "sgd.py", "numerics.py"} <= files
+        assert {"experiment.py", "runner.py", "sgd.py", "seeds.py"} <= files
         assert not files & {"report.py", "html.py", "figures.py", "judge.py", "tables.py", "reproduce.py"}
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from symoptim.ensemble.decisions import Epoch, Findings, Outcome
-from symoptim.ensemble.training import Result
+from symoptim.ensemble.ensemble import Result
+from symoptim.ensemble.epoch_rules import Epoch, Findings, Outcome
 from symoptim.paper import runner
 from symoptim.paper.records.database import Records
 from symoptim.paper.records.findings import read_confusions

@@ -6,10 +6,10 @@ import torch
 
 import symoptim.paper.runner
 from symoptim.__main__ import main
+from symoptim.ensemble.ensemble import Ensemble
+from symoptim.ensemble.images import Split
 from symoptim.ensemble.run import Constant, FixedEpochs, Run
-from symoptim.ensemble.training import Ensemble
 from symoptim.models import arch2
-from symoptim.paper.data.split import Split
 
 
 def load_kernels() -> None:

@@ -1,15 +1,14 @@
-"""A data set and runs small enough for tests of the engine."""
+"""A data set and runs small enough for tests of ensembles."""
 
 from collections.abc import Callable
 
 import torch
 from torch import nn
 
-from symoptim.ensemble.images import Batch
+from symoptim.ensemble.ensemble import Ensemble, Result
+from symoptim.ensemble.images import Batch, Split
 from symoptim.ensemble.run import Constant, FixedEpochs, Run, Schedule, Stopping
-from symoptim.ensemble.training import Ensemble, Result
 from symoptim.models import arch1, arch2
-from symoptim.paper.data.split import Split
 
 PIXELS = 12
 

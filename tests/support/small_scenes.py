@@ -2,8 +2,8 @@
 
 import functools
 
+from symoptim.ensemble.ensemble import Result
 from symoptim.ensemble.run import Cosine, FixedEpochs, Schedule
-from symoptim.ensemble.training import Result
 from symoptim.models import SegNetBasic
 from symoptim.paper.data.roads import draw_roads
 from symoptim.paper.data.scenes import SceneSplit

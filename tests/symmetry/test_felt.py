@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.applications.align import align
-from symoptim.applications.canonical import canonicalize_
+from symoptim.applications.canonicalize import canonicalize_
 from symoptim.errors import EpsWarning, OptionError, SymmetryError
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.exact import difference

@@ -1,1 +1,1 @@
-"""What a group of rescalings is good for: one representative per orbit, balance, alignment, conservation."""
+"""Uses of rescalings: one representative per orbit, equalization, alignment, conserved quantities."""

@@ -1,12 +1,11 @@
 """Bring one checkpoint to the gauge of another, so that weights can be compared and averaged."""
 
 import copy
-from typing import Any
 
 import torch
 from torch import nn
 
-from symoptim.applications.canonical import canonical_element, parameters_of
+from symoptim.applications.canonicalize import canonical_element, parameters_of
 from symoptim.modules import unwrapped
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.state import TOLERANCE
@@ -18,14 +17,14 @@ def align(
     model_b: nn.Module,
     spec: SymmetrySpec,
     *,
-    inputs: Any = None,
+    inputs: object = None,
     tolerance: float = TOLERANCE,
 ) -> nn.Module:
     """A copy of one model in the gauge of another: same function, weights scaled as the other's are.
 
     With c(m) the element that takes m to the representative of its orbit, the copy is ``model_b`` acted on
     with c(b) - c(a). If the models are rescalings of each other it equals ``model_a``; if they were trained
-    on from one checkpoint, and one was rescaled, it takes that back up to what training has changed.
+    on from one checkpoint, and one was rescaled, it undoes that, up to what training has changed.
 
     Args:
         model_a: whose gauge is wanted.
@@ -35,7 +34,7 @@ def align(
         tolerance: relative change of outputs that is accepted; ``math.inf`` for any, without measuring.
 
     Returns:
-        The copy; of a compiled model or one wrapped for data parallelism, of what is inside.
+        The copy; of a model that is compiled or wrapped for data parallelism, a copy of the inner model.
 
     Raises:
         SymmetryError: the group is of another model, weights are not finite, or outputs would change by more

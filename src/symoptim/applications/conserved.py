@@ -1,4 +1,4 @@
-r"""Quantities that gradient flow conserves, one per generator, watched along a training run.
+r"""Quantities that gradient flow conserves, one per generator, recorded along a training run.
 
 The loss does not change along a generator with exponents B, so the gradient is orthogonal to it:
 :math:`\sum_e B_{ej} \theta_e g_e = 0`. Following minus the gradient, :math:`Q_j = \sum_e B_{ej} \theta_e^2`
@@ -17,9 +17,8 @@ from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivat
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from symoptim.applications.blocks import block_of, live_terms
-from symoptim.applications.canonical import parameters_of, squares_of
-from symoptim.applications.exponentials import Weighted, diagonal
+from symoptim.applications.canonicalize import parameters_of, squares_of
+from symoptim.applications.exponential_sums import at_identity, curvature_diagonal, entry_sums, moving_terms
 from symoptim.errors import OptionError
 from symoptim.modules import unwrapped, unwrapped_optimizer
 from symoptim.symmetry.spec import SymmetrySpec, require_spec
@@ -83,20 +82,20 @@ class ConservedQuantities:
         """
         self._count, self.steps, self._rows = 0, list[int](), list[Tensor]()
         self.every = self._chosen
-        self._before = torch.ones(len(self.spec), dtype=torch.bool)
-        self._narrow()
+        self._conserved_before = torch.ones(len(self.spec), dtype=torch.bool)
+        self._update_conserved()
         self.record()
 
-    def _narrow(self) -> None:
+    def _update_conserved(self) -> None:
         optimizers = [optimizer for optimizer, _ in self._attached]
         untrained = _read_but_not_trained(self.model, self.spec, optimizers)
-        self.conserved = self._before & ~self.spec.moves(untrained)
+        self.conserved = self._conserved_before & ~self.spec.moves(untrained)
 
     def attach(self, optimizer: Optimizer) -> "ConservedQuantities":
         """Record after steps of an optimizer, which trains what is in its groups now; returns itself."""
         optimizer = unwrapped_optimizer(optimizer)
         self._attached.append((optimizer, optimizer.register_step_post_hook(self._after_step)))
-        self._narrow()
+        self._update_conserved()
         return self
 
     def detach(self) -> None:
@@ -105,7 +104,7 @@ class ConservedQuantities:
             handle.remove()
         self._attached.clear()
         # What one optimizer has not conserved, no other brings back.
-        self._before = self.conserved
+        self._conserved_before = self.conserved
 
     def _after_step(self, *_: object) -> None:
         self._count += 1
@@ -159,11 +158,11 @@ class ConservedQuantities:
 
 def _mass(spec: SymmetrySpec, parameters: Mapping[str, Tensor]) -> Tensor:
     """For every generator the sum of squares of entries times squared exponents."""
-    blocks = [
-        block_of(squares_of(parameters[name], name), terms)
-        for name, terms in live_terms(spec, parameters).items()
+    sums = [
+        entry_sums(squares_of(parameters[name], name), terms)
+        for name, terms in moving_terms(spec, parameters).items()
     ]
-    return diagonal(Weighted(spec, blocks, torch.zeros(len(spec), dtype=torch.float64), 0.0))
+    return curvature_diagonal(at_identity(spec, sums))
 
 
 def _read_but_not_trained(model: nn.Module, spec: SymmetrySpec, optimizers: list[Optimizer]) -> list[str]:

@@ -18,9 +18,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from symoptim.applications.blocks import Block, add_at, block_of, live_terms, marginals
-from symoptim.applications.bounded import bounded_element
-from symoptim.applications.canonical import canonical_element, parameters_of
+from symoptim.applications.canonicalize import canonical_element, parameters_of
+from symoptim.applications.exponential_sums import (
+    EntrySums,
+    add_to_scales,
+    entry_sums,
+    marginals,
+    moving_terms,
+)
+from symoptim.applications.within_tolerance import element_within_tolerance
 from symoptim.errors import OptionError
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.state import TOLERANCE
@@ -41,11 +47,11 @@ ENOUGH = 1e-6
 """Gradient from which on no search follows: rounding ends them between 1e-7 and 1e-9."""
 
 
-class _Peaked(NamedTuple):
-    """Sums of a tensor's powers: of a large one, which sees peaks, and of squares."""
+class PowerSums(NamedTuple):
+    """Sums of p-th powers of a tensor's entries, which are decided by the largest, and of squares."""
 
-    powers: Block
-    squares: Block
+    powers: EntrySums
+    squares: EntrySums
 
 
 @torch.no_grad()
@@ -54,12 +60,12 @@ def equalize_(
     spec: SymmetrySpec,
     *,
     power: float = POWER,
-    inputs: Any = None,
+    inputs: object = None,
     tolerance: float = TOLERANCE,
 ) -> Tensor:
     """Balance a model's weights, in place; its outputs stay what they were.
 
-    It begins at the representative of :func:`.canonical.canonicalize_`, so that what comes out does not
+    It begins at the representative of :func:`.canonicalize.canonicalize_`, so that what comes out does not
     depend on how the model was scaled, but for rounding.
 
     Args:
@@ -91,31 +97,24 @@ def equalize_(
         raise OptionError(f"power must be a finite number above 2, got {power}")
     parameters = parameters_of(model, spec)
     weights = {name: w for name, w in parameters.items() if w.dim() > 1 and bool(w.any())}
-    terms = live_terms(spec, weights)
+    terms = moving_terms(spec, weights)
     if not terms:
         return torch.zeros(len(spec), dtype=torch.float64)
     element = canonical_element(parameters, spec)
-    tensors = _moved(spec, {name: weights[name] for name in terms}, element)
-    peaked = [
-        _Peaked(block_of(tensors[name] ** power, terms[name]), block_of(tensors[name].square(), terms[name]))
-        for name in terms
-    ]
-    element += _improvement(spec, peaked, power)
-    element = bounded_element(spec, model, element, inputs, tolerance)
+    log_scales = spec.log_scales(element, {name: weights[name] for name in terms})
+    tensor_sums: list[PowerSums] = []
+    for name in terms:
+        values = weights[name].to("cpu", torch.float64).abs() * log_scales[name].exp()
+        values = values / values.max()
+        powers, squares = (entry_sums(of, terms[name]) for of in (values**power, values.square()))
+        tensor_sums.append(PowerSums(powers, squares))
+    element += _minimize(spec, tensor_sums, power)
+    element = element_within_tolerance(spec, model, element, inputs, tolerance)
     spec.rescale_(model, element, tolerance=math.inf)
     return element
 
 
-def _moved(spec: SymmetrySpec, weights: dict[str, Tensor], element: Tensor) -> dict[str, Tensor]:
-    """Weights acted on with an element: absolute values, largest of each tensor 1."""
-    found: dict[str, Tensor] = {}
-    for name, log_scale in spec.log_scales(element, weights).items():
-        values = weights[name].to("cpu", torch.float64).abs() * log_scale.exp()
-        found[name] = values / values.max()
-    return found
-
-
-def _improvement(spec: SymmetrySpec, peaked: Sequence[_Peaked], power: float) -> Tensor:
+def _minimize(spec: SymmetrySpec, tensor_sums: Sequence[PowerSums], power: float) -> Tensor:
     """The element that lowers the objective, beginning at the identity.
 
     The objective is not convex. Past a saddle L-BFGS tries steps so long that sums of powers have no value in
@@ -124,7 +123,7 @@ def _improvement(spec: SymmetrySpec, peaked: Sequence[_Peaked], power: float) ->
     """
     element, values = torch.zeros(len(spec), dtype=torch.float64), [math.inf]
     for _ in range(SEARCHES):
-        value, gradient = _search(spec, peaked, power, element)
+        value, gradient = _search(spec, tensor_sums, power, element)
         values.append(value)
         if gradient <= ENOUGH or values[-2] - value <= ENOUGH**2:
             break
@@ -132,7 +131,7 @@ def _improvement(spec: SymmetrySpec, peaked: Sequence[_Peaked], power: float) ->
 
 
 def _search(
-    spec: SymmetrySpec, peaked: Sequence[_Peaked], power: float, element: Tensor
+    spec: SymmetrySpec, tensor_sums: Sequence[PowerSums], power: float, element: Tensor
 ) -> tuple[float, float]:
     """Move an element downhill by L-BFGS; returns the value there, and the gradient's largest entry."""
     optimizer: Any = torch.optim.LBFGS(
@@ -145,25 +144,25 @@ def _search(
     )
 
     def closure() -> float:
-        value, element.grad = objective(spec, peaked, power, element)
+        value, element.grad = objective(spec, tensor_sums, power, element)
         if math.isfinite(value) and bool(element.grad.isfinite().all()):
             return value
         element.grad = torch.zeros_like(element)
         return TOO_FAR
 
     optimizer.step(closure)
-    value, gradient = objective(spec, peaked, power, element)
+    value, gradient = objective(spec, tensor_sums, power, element)
     return value, float(gradient.abs().max())
 
 
 def objective(
-    spec: SymmetrySpec, peaked: Sequence[tuple[Block, Block]], power: float, element: Tensor
+    spec: SymmetrySpec, tensor_sums: Sequence[PowerSums], power: float, element: Tensor
 ) -> tuple[float, Tensor]:
     """The sum of log(p-norm) - log(norm), and its gradient; p-norm and rms differ from it by constants.
 
     Args:
         spec: the group.
-        peaked: for every tensor sums of p-th powers and of squares.
+        tensor_sums: for every tensor sums of p-th powers and of squares.
         power: p.
         element: where.
 
@@ -171,11 +170,11 @@ def objective(
         Value and gradient, one number per generator.
     """
     scales, totals, value = spec.by_scale(element.detach()), torch.zeros(spec.scales + 1).double(), 0.0
-    for blocks in peaked:
-        for block, exponent, sign in zip(blocks, (power, 2.0), (1, -1), strict=True):
-            found = marginals(block, [(exponent * scales[term.scales]).exp() for term in block.terms])
+    for both in tensor_sums:
+        for sums, exponent, sign in zip(both, (power, 2.0), (1, -1), strict=True):
+            found = marginals(sums, [(exponent * scales[term.scales]).exp() for term in sums.terms])
             total = found[0].sum()
             value += sign * float(total.log()) / exponent
-            for term, marginal in zip(block.terms, found, strict=True):
-                add_at(totals, term, sign * marginal / total)
+            for term, marginal in zip(sums.terms, found, strict=True):
+                add_to_scales(totals, term, sign * marginal / total)
     return value, spec.by_generator(totals)

@@ -1,11 +1,11 @@
-"""Solve ``B^T w(l) = target``: damped Newton steps by conjugate gradients.
+"""Solve ``B^T w(l) = target`` (:mod:`.exponential_sums`): damped Newton steps by conjugate gradients.
 
 The left side is the gradient of a sum of exponentials F, so l minimizes ``F(l) - target . l``, which is
 convex. Along a step d whose largest log-scale is r/2, the second derivative grows at most like ``exp(r
 t)``; a conjugate gradient step has ``d . gradient = -d . F'' d``; so the slope ``d . gradient(l + t d)``
 stays negative as long as ``(exp(r t) - 1) / r <= 1``, that is up to ``t = log(1 + r) / r``. That t is
-taken: the objective falls at every step without being looked at, and t tends to 1 at the end, where
-Newton's method is quadratic.
+taken: the objective falls at every step without being computed, and t tends to 1 at the end, where Newton's
+method converges quadratically.
 """
 
 import math
@@ -14,8 +14,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from symoptim.applications.blocks import Block
-from symoptim.applications.exponentials import Weighted, of_sizes, reach
+from symoptim.applications.exponential_sums import (
+    EntrySums,
+    ExponentialSum,
+    absolute_charges,
+    largest_change,
+)
 from symoptim.errors import SymmetryError
 from symoptim.symmetry.spec import SymmetrySpec
 
@@ -24,7 +28,7 @@ TOLERANCE = 1e-13
 ROUNDING = 5e-15
 """Of a gradient, relative to the sizes of the numbers that cancel in it."""
 STEPS = 200
-"""Newton's; networks of the tests take 4 to 12."""
+"""Of Newton's method, at most; networks of the tests take 4 to 12."""
 DAMPING = 1e-6
 """Of the curvature, added to it, so that rounding does not grow along directions that move no entry."""
 POWER = 2.0
@@ -32,13 +36,13 @@ POWER = 2.0
 
 
 def solve(
-    spec: SymmetrySpec, blocks: Sequence[Block], target: Tensor, *, curvature: Tensor, start: Tensor
+    spec: SymmetrySpec, sums: Sequence[EntrySums], target: Tensor, *, curvature: Tensor, start: Tensor
 ) -> Tensor:
     """Find the element at which squares have these charges.
 
     Args:
         spec: the group.
-        blocks: squares of entries.
+        sums: squares of entries.
         target: per scale, what squares shall add up to; only its charges count.
         curvature: that of F at the solution for every generator, about; steps are measured by it.
         start: where to begin.
@@ -50,29 +54,28 @@ def solve(
         SymmetryError: it was not found.
     """
     element, relative = start.clone(), math.inf
-    charges, sizes = spec.by_generator(target), curvature + ROUNDING / TOLERANCE * of_sizes(spec, target)
+    charges, sizes = (
+        spec.by_generator(target),
+        curvature + ROUNDING / TOLERANCE * absolute_charges(spec, target),
+    )
     for _ in range(STEPS):
-        there = Weighted(spec, blocks, element, POWER)
+        there = ExponentialSum(spec, sums, element, POWER)
         totals = there.per_scale()
         gradient = spec.by_generator(totals) - charges
-        relative = _largest(gradient, sizes)
+        # Where nothing is added up, nothing is wrong.
+        relative = float((gradient.abs() / sizes.clamp(min=1e-300)).max()) if len(gradient) else 0.0
         if relative <= TOLERANCE:
             return element
         if not math.isfinite(relative):
             break
         accuracy = min(0.1, math.sqrt(relative))
         step = conjugate_gradients(there.curvature, -gradient / POWER, curvature, accuracy=accuracy)
-        r = POWER * reach(spec, blocks, step)
+        r = POWER * largest_change(spec, sums, step)
         element += math.log1p(r) / r * step if r else step
     raise SymmetryError(
         f"no representative was found in {STEPS} steps: the relative gradient is {relative:.0e}, and "
         f"{TOLERANCE:.0e} is wanted; are the sizes of weights within 150 orders of magnitude?"
     )
-
-
-def _largest(gradient: Tensor, sizes: Tensor) -> float:
-    """Largest entry, each relative to its size; where nothing is added up, nothing is wrong."""
-    return float((gradient.abs() / sizes.clamp(min=1e-300)).max()) if len(gradient) else 0.0
 
 
 def conjugate_gradients(

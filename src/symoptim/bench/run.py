@@ -18,7 +18,7 @@ from symoptim.bench.records import Journal, Line
 from symoptim.bench.roofline import COPIED
 from symoptim.bench.tensors import CaseTensors, first_line
 from symoptim.bench.training import seconds_of_passes
-from symoptim.ensemble.numerics import describe_device
+from symoptim.support.devices import describe_device
 from symoptim.support.provenance import command_line, describe_process, now, version_of
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -98,7 +98,7 @@ def bench(
 
     from symoptim.bench.measure import Budget
     from symoptim.bench.run import DTYPES, Plan, session_of, unplaced
-    from symoptim.ensemble.numerics import device_named
+    from symoptim.support.devices import device_named
 
     where, names = device_named(device), _names("--optimizers", optimizers)
     torch.set_num_threads(threads)

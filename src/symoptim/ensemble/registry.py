@@ -1,11 +1,11 @@
-"""The updates a run can name: the paper's three, and whole optimizers as they are.
+"""The updates a run can name: the paper's three, SGD in the full metric, and any ``torch.optim`` optimizer.
 
-    b-sgd, sm, un             pure steps of :mod:`symoptim.updates`, taken by all their runs at once
-    full, geometric           SGD in the full metric of the network's own symmetries, all runs at once
+    b-sgd, sm, un             pure steps of :mod:`symoptim.updates`, for all their runs at once
+    full, geometric           SGD in the full metric of the network's own symmetries, for all runs at once
     adamw, invariant-adamw    a ``torch.optim`` optimizer per run
 
-To have another one, put it in: ``UPDATES["nadam"] = Driven("NAdam", make)``. Rates are for the loss summed
-over a batch; see :class:`.run.Run`.
+Add another one with ``UPDATES["nadam"] = Driven("NAdam", make)``. Rates are for the loss summed over a batch;
+see :class:`.run.Run`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ class Pure:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """SGD in the full metric, which is found when the network is known."""
+    """SGD in the full metric, which is computed from the network's symmetries."""
 
     title: str
     gauge: Gauge

@@ -1,4 +1,4 @@
-"""What one training run is: frozen, printable, and all that its result depends on besides the data."""
+"""A training run as data: frozen, printable, and all that its result depends on besides model and images."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, get_args
@@ -63,7 +63,7 @@ class FixedEpochs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlyStopping:
-    """The paper's three rules, each looked at after every epoch beyond ``minimum``; see :mod:`.decisions`."""
+    """The paper's three rules, from epoch ``minimum + 1`` on; see :func:`.epoch_rules.stop_reason`."""
 
     minimum: int = 25
     maximum: int = 60
@@ -119,7 +119,7 @@ class Run:
 
 
 def named_plainly(record: Any, *alternatives: str) -> dict[str, object]:
-    """A dataclass as plain data, with the class of the fields that can be of several."""
+    """A dataclass as plain data; fields that can be of several classes also name theirs."""
     plain = asdict(record)
     for name in alternatives:
         plain[name] = {"kind": type(getattr(record, name)).__name__, **plain[name]}
@@ -127,7 +127,7 @@ def named_plainly(record: Any, *alternatives: str) -> dict[str, object]:
 
 
 def require_rules(rate: float, schedule: object, stopping: object) -> None:
-    """Refuse a rate that is no rate, and rules that are none of ours."""
+    """Refuse a rate that is not positive and finite, and schedules and stopping rules of other types."""
     for name, value, kinds in (("schedule", schedule, Schedule), ("stopping", stopping, Stopping)):
         if not isinstance(value, kinds):
             choices = ", ".join(kind.__name__ for kind in get_args(kinds))

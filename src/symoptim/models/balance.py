@@ -1,7 +1,7 @@
 """The paper's start: every filter of every layer of unit norm; and what of it leaves outputs as they are."""
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -23,7 +23,7 @@ def balance_(
     *,
     classifier: Literal["rows", "columns"] = "rows",
     spec: SymmetrySpec | None = None,
-    inputs: Any = None,
+    inputs: object = None,
     tolerance: float = TOLERANCE,
 ) -> nn.Module:
     """Divide every filter that :func:`symoptim.param_groups` would find by its norm, in place.
@@ -90,7 +90,7 @@ class Filters(NamedTuple):
 
 @torch.no_grad()
 def start_balanced(model: nn.Module, classifier: Literal["rows", "columns"] = "rows") -> None:
-    """Give every filter of a network that is being made unit norm: nobody relies on what it computes yet."""
+    """Give every filter of a network unit norm while it is initialized, before its outputs matter."""
     _normalize(_filters(model, classifier))
 
 
@@ -130,7 +130,7 @@ def _warn_of_change(filters: list[Filters]) -> None:
 
 
 def _balance_by(
-    spec: SymmetrySpec, model: nn.Module, classifier: str, inputs: Any, tolerance: float
+    spec: SymmetrySpec, model: nn.Module, classifier: str, inputs: object, tolerance: float
 ) -> nn.Module:
     """Unit norm for rows whose norm is gauge."""
     if classifier != "rows":

@@ -63,8 +63,8 @@ def reproduce(
     require_choice("experiment", name, get_args(ExperimentName))
     require_choice("profile", profile or "quick", get_args(ProfileName))
     # Torch is slow to import, and nothing before needs it.
-    from symoptim.ensemble.numerics import device_named
     from symoptim.paper.runner import Request, carry_out
+    from symoptim.support.devices import device_named
 
     registered = EXPERIMENTS[name]
     source = None if data_dir is None else Path(data_dir)

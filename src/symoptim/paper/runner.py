@@ -15,9 +15,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
-from symoptim.ensemble.decisions import Epoch
-from symoptim.ensemble.numerics import describe_device
-from symoptim.ensemble.training import Result
+from symoptim.ensemble.ensemble import Result
+from symoptim.ensemble.epoch_rules import Epoch
 from symoptim.paper.choices import Fields, Loss
 from symoptim.paper.data.sources import ProgressBar
 from symoptim.paper.records.database import Plain, Records
@@ -31,6 +30,7 @@ from symoptim.paper.records.runs import (
     resume,
     write_epoch,
 )
+from symoptim.support.devices import describe_device
 from symoptim.support.provenance import code_digest
 
 CHECKPOINT_SECONDS = 5.0  # work that a killed process loses at most, besides the epoch it was in ...

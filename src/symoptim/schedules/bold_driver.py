@@ -16,7 +16,7 @@ class BoldDriver(LRScheduler):
     """Grow the rate after every epoch whose loss is not higher than the last one's, else cut it.
 
     A loss that is NaN or infinite cuts the rate; the first epoch changes nothing; weights are not rolled
-    back. All parameter groups move by the same factor. ``state_dict`` holds what is needed to go on.
+    back. All parameter groups move by the same factor. ``state_dict`` has all that is needed to resume.
 
     .. note:: The paper does not give its factors. 1.1 and 0.5 are those of a published descendant of its
         authors' code.
@@ -30,7 +30,7 @@ class BoldDriver(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, grow: float = 1.1, shrink: float = 0.5) -> None:
-        """Watch over the rates of ``optimizer``.
+        """Adjust the rates of ``optimizer``.
 
         Args:
             optimizer: any optimizer.

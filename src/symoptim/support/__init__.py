@@ -1,1 +1,1 @@
-"""What the ensembles, the bench and the reproduction share: files, locks, provenance, plots."""
+"""What ensembles, bench and the reproduction share: devices, seeds, files, locks, provenance, plots."""

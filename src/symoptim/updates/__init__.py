@@ -1,1 +1,1 @@
-"""Single steps as pure functions: what every optimizer, engine and kernel of this package computes."""
+"""Single steps as pure functions: what every optimizer, ensemble and kernel of this package computes."""

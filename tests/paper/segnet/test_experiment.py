@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from symoptim.ensemble.decisions import Findings, Outcome
-from symoptim.ensemble.training import Result
+from symoptim.ensemble.ensemble import Result
+from symoptim.ensemble.epoch_rules import Findings, Outcome
 from symoptim.paper.records.findings import read_confusions, read_examples, read_pictures
 from symoptim.paper.records.runs import RecordedRun, reading
 from symoptim.paper.segnet.experiment import example_names

@@ -10,8 +10,6 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, AdamW, Optimizer
 
 import symoptim
-from symoptim.ensemble.numerics import derive_seed, seeded
-from symoptim.ensemble.shuffle import permutations
 from symoptim.errors import OptionError
 from symoptim.paper.data.classes import CLASSES, VOID
 from symoptim.paper.data.scenes import Scenes, SceneSplit
@@ -20,6 +18,7 @@ from symoptim.paper.segnet.labels import class_weights
 from symoptim.paper.segnet.runs import SceneRun
 from symoptim.paper.segnet.trainer import SceneTrainer
 from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
+from symoptim.support.seeds import derive_seed, permutations, seeded
 from tests.support.small_scenes import EVERYTHING, a_scene_run, small_scenes, small_segnet
 
 

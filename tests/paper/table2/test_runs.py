@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from symoptim.ensemble.numerics import seeded
 from symoptim.ensemble.run import Bold, Constant, EarlyStopping, Exponential, FixedEpochs
 from symoptim.paper.table2.protocol import Protocol
 from symoptim.paper.table2.runs import Shape, full_runs, network_of, selection_runs, shapes
+from symoptim.support.seeds import seeded
 from tests.support.small import small_data
 
 PAPER = Protocol()

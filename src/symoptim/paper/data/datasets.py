@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from symoptim.ensemble.images import Split
 from symoptim.paper.choices import DataName, SceneDataName
 from symoptim.paper.data.camvid import load_camvid
 from symoptim.paper.data.digits import load_digits
@@ -13,7 +14,6 @@ from symoptim.paper.data.mnist import load_fashion_mnist, load_mnist
 from symoptim.paper.data.roads import load_roads
 from symoptim.paper.data.scenes import SceneSplit
 from symoptim.paper.data.sources import ProgressBar
-from symoptim.paper.data.split import Split
 
 
 def load(name: DataName, directory: Path | None = None, *, progress: ProgressBar | None = None) -> Split:

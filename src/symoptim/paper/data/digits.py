@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import torch
 
-from symoptim.paper.data.split import Split
+from symoptim.ensemble.images import Split
 
 
 def load_digits(*, test: int = 297, seed: int = 0, dtype: torch.dtype = torch.float32) -> Split:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
+from symoptim.ensemble.images import Split
 from symoptim.errors import DataError
 from symoptim.paper.data.files import CHECKSUMS, VARIABLE, folder_of, given_directory, locate, require_mnist
 from symoptim.paper.data.idx import parse_idx, read_bytes
 from symoptim.paper.data.sources import ProgressBar, fetch_mnist
-from symoptim.paper.data.split import Split
 
 
 def load_mnist(directory: Path | None = None, *, progress: ProgressBar | None = None) -> Split:

@@ -10,18 +10,18 @@ from typing import ClassVar, cast, get_args
 
 import torch
 
-from symoptim.ensemble.numerics import derive_seed
+from symoptim.ensemble.ensemble import Ensemble
+from symoptim.ensemble.images import Split
 from symoptim.ensemble.run import Constant, FixedEpochs, Run
-from symoptim.ensemble.training import Ensemble
 from symoptim.errors import OptionError
 from symoptim.models.pairwise import PairwiseNetwork, arch1, arch2
 from symoptim.paper.choices import Architecture, DataName, Loss, configured, require_choice, require_positive
 from symoptim.paper.data.datasets import digest_of, load
-from symoptim.paper.data.split import Split
 from symoptim.paper.invariance.pairs import PHASE, STARTS
 from symoptim.paper.records.database import Plain
 from symoptim.paper.records.runs import RunRow
 from symoptim.paper.runner import Experiment, Item, Phase, ReadRuns, Request, Task
+from symoptim.support.seeds import derive_seed
 
 # UN fixes one of Arch1's scalings instead of being invariant to them, so it has no panel there.
 PANELS: dict[Architecture, tuple[str, ...]] = {"arch1": ("b-sgd", "sm"), "arch2": ("b-sgd", "sm", "un")}

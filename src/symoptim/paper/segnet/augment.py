@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from symoptim.ensemble.numerics import derive_seed
 from symoptim.errors import OptionError
 from symoptim.paper.data.classes import VOID
+from symoptim.support.seeds import derive_seed
 
 CHANCES = 6
 """Uniform numbers an image needs: one for the flip, two for the crop's place, three for the zoom."""

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from torch import nn
 
-from symoptim.ensemble.numerics import derive_seed
 from symoptim.ensemble.run import FixedEpochs, Schedule, named_plainly, require_rules
 from symoptim.errors import OptionError
 from symoptim.models.segnet import SegNet, SegNetBasic
@@ -21,6 +20,7 @@ from symoptim.paper.segnet.augment import Augmentation
 from symoptim.paper.segnet.images import Standardize
 from symoptim.paper.segnet.protocol import SegNetProtocol
 from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
+from symoptim.support.seeds import derive_seed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

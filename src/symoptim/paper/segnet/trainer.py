@@ -12,9 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from symoptim.ensemble.capture import Replayed
-from symoptim.ensemble.numerics import derive_seed, seeded
-from symoptim.ensemble.shuffle import permutations
+from symoptim.ensemble.cuda_graph import GraphedFunction
 from symoptim.errors import OptionError
 from symoptim.paper.data.classes import CLASSES, VOID
 from symoptim.paper.data.scenes import Scenes, SceneSplit
@@ -23,6 +21,7 @@ from symoptim.paper.segnet.batch_norm import reestimate_
 from symoptim.paper.segnet.labels import class_weights, confusion
 from symoptim.paper.segnet.runs import SceneRun
 from symoptim.paper.segnet.updates import SCENE_OPTIMIZERS
+from symoptim.support.seeds import derive_seed, permutations, seeded
 
 IMAGES_AT_ONCE = 16  # when nothing is learnt from them
 
@@ -65,7 +64,7 @@ class SceneTrainer:
         self.items = torch.zeros(run.batch, dtype=torch.int64, device=self.device)
         self.chances = torch.zeros(run.batch, CHANCES, device=self.device)
         self.loss = torch.zeros((), dtype=torch.float64, device=self.device)
-        self.step = Replayed(self._step, self.device)
+        self.step = GraphedFunction(self._step, self.device)
 
     def train_epoch(self, epoch: int, rate: float) -> float:
         """Step through the training images once, in the order of that epoch; the mean loss of its batches."""

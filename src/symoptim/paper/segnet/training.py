@@ -21,15 +21,15 @@ from typing import Any
 
 from torch import nn
 
-from symoptim.ensemble.decisions import Epoch, Findings, Outcome, next_rate, why_stop
-from symoptim.ensemble.numerics import tuned_convolutions
-from symoptim.ensemble.training import Result
+from symoptim.ensemble.ensemble import Result
+from symoptim.ensemble.epoch_rules import Epoch, Findings, Outcome, next_rate, stop_reason
 from symoptim.errors import OptionError
 from symoptim.paper.data.scenes import SceneSplit
 from symoptim.paper.segnet.images import label_png
 from symoptim.paper.segnet.runs import SceneRun
 from symoptim.paper.segnet.scores import scores_of
 from symoptim.paper.segnet.trainer import SceneTrainer
+from symoptim.support.devices import tuned_convolutions
 
 
 class SceneTraining:
@@ -145,5 +145,5 @@ def _outcome(run: SceneRun, now: Epoch) -> Outcome | None:
     """How the run ends with this epoch, if it does: weights that gave no finite loss never recover."""
     if not math.isfinite(now.loss):
         return Outcome("the loss is not finite", diverged=True)
-    reason = why_stop(run.stopping, [now])
+    reason = stop_reason(run.stopping, [now])
     return Outcome(reason, diverged=False) if reason else None

@@ -6,12 +6,12 @@ from typing import ClassVar, cast, get_args
 
 import torch
 
+from symoptim.ensemble.ensemble import Ensemble
+from symoptim.ensemble.images import Split
 from symoptim.ensemble.registry import UPDATES
-from symoptim.ensemble.training import Ensemble
 from symoptim.errors import DataError
 from symoptim.paper.choices import DataChoice, DataName, Loss, ProfileName, require_choice
 from symoptim.paper.data.datasets import digest_of, load
-from symoptim.paper.data.split import Split
 from symoptim.paper.records.database import Plain
 from symoptim.paper.records.runs import RecordedRun, RunRow
 from symoptim.paper.records.selection import NO_RATE, Candidate, candidate, choose

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from torch import nn
 
-from symoptim.ensemble.numerics import derive_seed
+from symoptim.ensemble.images import Split
 from symoptim.ensemble.run import Constant, FixedEpochs, Run, Schedule, Stopping
 from symoptim.models.balance import start_balanced
 from symoptim.models.pairwise import arch1, arch2
 from symoptim.paper.choices import Architecture, ScheduleName
-from symoptim.paper.data.split import Split
 from symoptim.paper.table2.protocol import Protocol
+from symoptim.support.seeds import derive_seed
 
 
 @dataclass(frozen=True, slots=True)
