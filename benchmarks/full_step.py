@@ -23,7 +23,7 @@ from torch.optim import SGD, AdamW, Optimizer
 import symoptim
 from measuring import seconds, write_figures
 from symoptim.bench.networks import GPT2, resnet50
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.symmetry.tensors import model_tensors
 
 TURNS = 9

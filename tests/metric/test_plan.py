@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from symoptim import FullMetricSGD, Geometric, PathNorm, Pooled, discover
 from symoptim.errors import UnmeasuredWarning
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import model_tensors

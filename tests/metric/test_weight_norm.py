@@ -14,7 +14,7 @@ from torch.optim import SGD, Optimizer
 
 from symoptim import FullMetricSGD, Pooled, SymmetrySpec, discover
 from symoptim.errors import UnmeasuredWarning
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.tensors import model_tensors
 from tests.metric.test_full import assert_scales_move_with_weights, scales

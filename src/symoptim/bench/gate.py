@@ -15,7 +15,7 @@ from torch import Tensor
 from symoptim.bench.contestants import Asked, Contestant
 from symoptim.bench.formulas import Formula, Piece
 from symoptim.bench.material import Material, Member
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Pooled
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.updates.catalog import PLAIN

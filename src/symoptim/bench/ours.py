@@ -13,7 +13,7 @@ from symoptim.bench.material import Member
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import Axes
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.full import FullMetricSGD
+from symoptim.optim.full_metric_sgd import FullMetricSGD
 from symoptim.optim.sgd import ScaledSGD, UnitNormSGD
 from symoptim.routing import Geometry
 from symoptim.updates.step import StepOptions, Stepped, step

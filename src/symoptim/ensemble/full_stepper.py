@@ -10,8 +10,8 @@ from torch.func import vmap
 from symoptim.ensemble.products import Gradient, formed
 from symoptim.ensemble.registry import Full
 from symoptim.ensemble.steppers import Block, Stateless
-from symoptim.metric.full import FullMetric
-from symoptim.optim.bound import warn_of_unmeasured
+from symoptim.metric.full_metric import FullMetric
+from symoptim.optim.model_warnings import warn_of_unmeasured
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.updates.catalog import PLAIN

@@ -12,7 +12,7 @@ from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
 from symoptim.geometry.unit_norm import NOTED, change_of_norms
 from symoptim.modules import unwrapped
-from symoptim.optim.checks import Group, labeled, zero_redundancy_optimizer
+from symoptim.optim.validation import Group, labeled, zero_redundancy_optimizer
 from symoptim.routing import axes_of
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.state import TOLERANCE
@@ -140,14 +140,14 @@ def changes_of_norms(group: Group, some: Iterable[Tensor]) -> dict[str, float]:
 
     Args:
         group: of ``rows``.
-        some: weights of it that are asked about; frozen ones are not normalized.
+        some: the weights of it to compare; frozen ones are not normalized.
 
     Returns:
         The largest factor of each, by the words that name it.
     """
-    asked, found = {*some}, dict[str, float]()
+    wanted, found = {*some}, dict[str, float]()
     for name, parameter in labeled(group):
-        if parameter not in asked or not _is_movable(parameter):
+        if parameter not in wanted or not _is_movable(parameter):
             continue
         over = axes_of("rows", group["axis"], parameter.ndim)
         factor = change_of_norms(parameter, over)

@@ -13,7 +13,7 @@ from symoptim.ensemble.images import Batch
 from symoptim.ensemble.pairwise import Layer, Pairwise
 from symoptim.ensemble.steppers import PureStepper, Stepper
 from symoptim.kernels.triton.ahead import Launch, compile_all
-from symoptim.optim.fusible import KINDS
+from symoptim.optim.fused_support import KINDS
 from symoptim.updates.catalog import PLAIN, SCALED
 
 SMALLEST_TILE = 16  # what Triton multiplies

@@ -1,6 +1,6 @@
 # pyright: basic, reportMissingImports=false
 # ruff: noqa: N803 - capital letters are known when a kernel is compiled
-"""The arithmetic between norms and factors of the full metric (:mod:`symoptim.metric.measure`).
+"""The arithmetic between norms and factors of the full metric (:mod:`symoptim.metric.reference`).
 
 All of it is of float64, and every number is added up by one program, in an order that never changes.
 """

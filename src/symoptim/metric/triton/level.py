@@ -12,10 +12,10 @@ from symoptim.kernels.triton.measure import Inverses, Roots, Rows, Units
 from symoptim.kernels.triton.members import AS_ZERO, Numbers, parted
 from symoptim.kernels.triton.mirror import Mirror
 from symoptim.kernels.triton.pieces import pieces_of
+from symoptim.metric.factor_buffers import EVEN
 from symoptim.metric.levels import Reading
-from symoptim.metric.measure import log_norms
-from symoptim.metric.reader import as_reads, table_of
-from symoptim.metric.sides import EVEN
+from symoptim.metric.matrix_view import matrix_readings, table_of
+from symoptim.metric.reference import log_norms
 from symoptim.symmetry.sparse import Sparse, entries_of
 
 
@@ -54,7 +54,7 @@ class CudaLevel:
             device: of the metric.
             dtype: of tensors that kernels read.
         """
-        reads, left = as_reads(sought.readings, tensors, device, dtype)
+        reads, left = matrix_readings(sought.readings, tensors, device, dtype)
         self.left = [reading for _, reading in left]
         self.largest = torch.zeros(len(reads), dtype=torch.float64, device=device)
         others = [read.other for read in reads]

@@ -1,6 +1,6 @@
 """The full metric on a CUDA device: two or three launches a level, replayed with a single call.
 
-As :mod:`symoptim.metric.measure`, but for the way sums are put down: there every norm is added to its unit,
+As :mod:`symoptim.metric.reference`, but for the way sums are put down: there every norm is added to its unit,
 here every unit knows its norms, and one that is taken in pieces is several of them. So nothing depends on the
 order in which a device gets to work.
 """
@@ -14,11 +14,11 @@ from symoptim.kernels.triton.measure import Rows, write_sides
 from symoptim.kernels.triton.members import AS_ONE, KEPT
 from symoptim.kernels.triton.mirror import Mirror, keep
 from symoptim.kernels.triton.record import record
-from symoptim.metric.full import FullMetric
+from symoptim.metric.factor_buffers import FactorBuffers
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import INCOMING
 from symoptim.metric.levels import Level
 from symoptim.metric.plan import Plan
-from symoptim.metric.sides import AllSides
 from symoptim.metric.triton.level import CudaLevel, Sought, chosen_rows
 from symoptim.symmetry.sparse import Sparse
 
@@ -26,7 +26,7 @@ Weights = Mapping[str, Tensor]
 
 
 class CudaMetric:
-    """The metric of tensors that stay where they are on a CUDA device; see :mod:`symoptim.metric.fused`."""
+    """The metric of tensors that stay where they are on a CUDA device; see :class:`.FusedMetric`."""
 
     def __init__(
         self, metric: FullMetric, tensors: Weights, power: float, device: torch.device, dtype: torch.dtype
@@ -42,9 +42,9 @@ class CudaMetric:
         """
         self.power, self.device, self.gauge = power, device, metric.gauge
         layout = metric.layout
-        self.all = AllSides(layout, tensors, device, dtype)
-        self.sides = self.all.by_name
-        self.places, self.weights = (Mirror(one, device) for one in (self.all.places, self.all.weights))
+        self.all = FactorBuffers(layout, tensors, device, dtype)
+        self.factors = self.all.by_name
+        self.places, self.weights = (Mirror(one, device) for one in (self.all.positions, self.all.weights))
         self.plans = {
             direction: _CudaPlan(plan, tensors, layout.generators, layout.positions, device, dtype)
             for direction, plan in metric.plans.items()
@@ -60,7 +60,7 @@ class CudaMetric:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def refresh(self, weights: Callable[[], Weights]) -> None:
-        """Write the factors; see :mod:`symoptim.metric.fused`."""
+        """Write the factors; see :class:`.FusedMetric`."""
         with torch.cuda.device(self.device):
             if torch.cuda.is_current_stream_capturing():
                 keep(self)

@@ -3,25 +3,19 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import nn
 from torch.optim.optimizer import ParamsT
 
-from symoptim.metric.fused import FusedMetric
 from symoptim.metric.gauge import Gauge, Pooled
-from symoptim.metric.sides import Sides
-from symoptim.optim.apply import Factors
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.bound import BoundMetric
-from symoptim.optim.fused import FusedSteps
-from symoptim.optim.fusible import wants_fused
-from symoptim.optim.in_full_metric import InFullMetric, require_trainable
+from symoptim.optim.model_metric import InModelMetric, ModelMetric, require_trainable
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.updates.catalog import PLAIN, Update
 from symoptim.updates.step import Rate
 
 
-class FullMetricSGD(InFullMetric, GeometricSGD):
+class FullMetricSGD(InModelMetric, GeometricSGD):  # pyright: ignore[reportIncompatibleVariableOverride]
     r"""SGD in the full metric: every weight's gradient times the square of a scale that moves with it.
 
     .. math:: \theta \leftarrow \theta - r\, s^2 g
@@ -50,9 +44,6 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     updates: ClassVar[Mapping[Geometry, Update]] = {"plain": PLAIN}
     state_exponents: ClassVar[Mapping[str, int]] = {"momentum_buffer": 1, "master": 1}
     """Powers of the weight's scale by which state moves, for :meth:`.SymmetrySpec.rescale_`."""
-
-    _fused_metric: FusedMetric | None = None
-    _looked_at: FusedSteps | None = None
 
     def __init__(
         self,
@@ -94,12 +85,12 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
                 are none for a parameter, False never uses any.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
-        self.set_max_norm(max_norm)
-        self.bound = BoundMetric(model, spec, gauge)
+        self.metric = ModelMetric(model, spec, gauge)
         super().__init__(
             require_trainable(model) if groups is None else groups,
             lr,
             momentum,
+            max_norm=max_norm,
             nesterov=nesterov,
             weight_decay=weight_decay,
             maximize=maximize,
@@ -107,31 +98,3 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             fused=fused,
             capturable=capturable,
         )
-
-    def _sides(self) -> Mapping[Tensor, Sides | None]:
-        self.bound.require_all_seen()  # before any state is made
-        for group in self.param_groups:  # which may have got others since they were added
-            for parameter in group["params"]:
-                self._named(parameter)
-        self._fused_metric = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
-        return self.bound.sides(self._fused_metric)
-
-    def _still_fits(self, fused: FusedSteps) -> bool:
-        if not super()._still_fits(fused):
-            return False
-        return self._looked_at is not fused or self.bound.sight(self._rest) == self._seen
-
-    def _metric(self, fused: FusedSteps) -> Factors:
-        self.bound.require_all_seen()
-        if self._fused_metric is not None and fused.stepped:
-            if fused is not self._looked_at:
-                self._look_at_rest(fused)
-            self._fused_metric.refresh(lambda: self.bound.weights(self.state))
-        return self.bound.factors(self.state, 2.0) if any(fused.left) else {}
-
-    def _look_at_rest(self, fused: FusedSteps) -> None:
-        """Note where the weights are that kernels read and do not step; the others are looked at in steps."""
-        stepped = set(fused.stepped)
-        self._looked_at = fused
-        self._rest = [parameter for parameter in self.bound.tensors.values() if parameter not in stepped]
-        self._seen = self.bound.sight(self._rest)

@@ -1,4 +1,4 @@
-"""What an optimizer in the full metric says at a step: another mode, parameters that are not trained."""
+"""What the full metric of a model warns of: another mode, parameters not trained, units not measured."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -6,11 +6,20 @@ from typing import cast
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 
-from symoptim.errors import GeometryWarning, ModeWarning, UngroupedWarning, first_few, warn_user
+from symoptim.errors import (
+    GeometryWarning,
+    ModeWarning,
+    UngroupedWarning,
+    UnmeasuredWarning,
+    first_few,
+    warn_user,
+)
+from symoptim.metric.full_metric import FullMetric
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import whole_numbers
 
 
-class Notices:
+class ModelWarnings:
     """Modules whose mode decides about the symmetries of a model, and its parameters that were frozen.
 
     These modules are those with running statistics, and others of which the group moves a buffer. Dropout
@@ -42,7 +51,7 @@ class Notices:
         for parameter in parameters:
             self.frozen.pop(parameter, None)
 
-    def look(self) -> None:
+    def warn(self) -> None:
         """Warn of what is not as it was; of every thing once. Nothing waits for a device."""
         for name, module, mode in self.modes:
             if module.training != mode:
@@ -51,13 +60,18 @@ class Notices:
                 break
         thawed = [one for one in self.frozen if one.requires_grad and one.grad is not None]
         if thawed:
-            _warn_of_thawed([self.frozen.pop(one) for one in thawed])
+            _warn_of_untrained(
+                [self.frozen.pop(one) for one in thawed],
+                "frozen when",
+                "Add them: optimizer.add_param_group({'params': ...})",
+            )
         if self.start is not None:
             model, known = self.start
             trained = [(name, one) for name, one in model.named_parameters() if one.grad is not None]
             self.start = None if trained else self.start
             if new := [name for name, one in trained if one not in known]:
-                _warn_of_new(new)
+                found = "Find the symmetries of the model as it is now, and make the optimizer anew"
+                _warn_of_untrained(new, "added to the model after", found)
 
     def __getstate__(self) -> dict[str, object]:
         return {**vars(self), "start": None}  # the model itself is not needed any more
@@ -90,21 +104,11 @@ def _warn_of_mode(name: str, module: nn.Module) -> None:
     )
 
 
-def _warn_of_new(names: list[str]) -> None:
+def _warn_of_untrained(names: list[str], how: str, way_out: str) -> None:
     was, has, is_ = ("was", "has", "is") if len(names) == 1 else ("were", "have", "are")
     warn_user(
-        f"{first_few(names)}: {was} added to the model after the optimizer was created and now {has} "
-        f"gradients, but {is_} in none of its groups: not trained. Find the symmetries of the model as it is "
-        "now, and make the optimizer anew",
-        UngroupedWarning,
-    )
-
-
-def _warn_of_thawed(names: list[str]) -> None:
-    was, has, is_ = ("was", "has", "is") if len(names) == 1 else ("were", "have", "are")
-    warn_user(
-        f"{first_few(names)}: {was} frozen when the optimizer was created and now {has} gradients, but {is_} "
-        "in none of its groups: not trained. Add them: optimizer.add_param_group({'params': ...})",
+        f"{first_few(names)}: {was} {how} the optimizer was created and now {has} gradients, but {is_} "
+        f"in none of its groups: not trained. {way_out}",
         UngroupedWarning,
     )
 
@@ -116,4 +120,15 @@ def warn_of_empty(spec: SymmetrySpec) -> None:
             "the group has no rescaling, so that its metric changes nothing: the optimizer is the plain one. "
             "print(spec) says what was pinned",
             GeometryWarning,
+        )
+
+
+def warn_of_unmeasured(metric: FullMetric, spec: SymmetrySpec) -> None:
+    """Say to which rescalings training will not be invariant, if there are any."""
+    names = [spec.names[number] for number in whole_numbers(metric.unmeasured())]
+    if names:
+        warn_user(
+            f"{len(names)} of the {len(spec)} rescalings have no weight to be measured by, the first of them "
+            f"that of {names[0]}: training will depend on how these units are scaled, and on no other",
+            UnmeasuredWarning,
         )

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from symoptim.geometry.distributed import complete, gathered, replicated_like
-from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Level, Reading
 from symoptim.metric.plan import Plan
+from symoptim.metric.term_layout import Layout
 
 
 def read_norms(level: Level, weights: Mapping[str, Tensor], log_scales: Tensor) -> Tensor:
