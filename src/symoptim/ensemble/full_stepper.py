@@ -11,7 +11,7 @@ from symoptim.ensemble.products import Gradient, formed
 from symoptim.ensemble.registry import Full
 from symoptim.ensemble.steppers import Block, Stateless
 from symoptim.metric.full_metric import FullMetric
-from symoptim.optim.model_warnings import warn_of_unmeasured
+from symoptim.optim.model_metric import warn_of_unmeasured
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.updates.catalog import PLAIN

@@ -93,35 +93,35 @@ class MatrixReading(NamedTuple):
         return torch.zeros(0, dtype=torch.long) if positions is None else positions
 
 
-ReferenceReadings = list[tuple[int, Reading]]
-"""Readings that are left to the reference, and where their norms begin."""
+OtherReadings = list[tuple[int, Reading]]
+"""Readings that the reference takes, and where their norms begin."""
 
 
 def matrix_readings(
     readings: Iterable[Reading], tensors: Mapping[str, Tensor], device: torch.device, dtype: torch.dtype
-) -> tuple[list[MatrixReading], ReferenceReadings]:
+) -> tuple[list[MatrixReading], OtherReadings]:
     """Sort readings into sums over rows or columns of matrices, and others.
 
     Args:
         readings: of a level.
         tensors: by name.
         device: of the metric.
-        dtype: its precision; tensors of another one are left.
+        dtype: its precision; tensors of another one are among the others.
 
     Returns:
-        Sums, and readings that are left.
+        Sums, and the others.
     """
     reads: list[MatrixReading] = []
-    reference: ReferenceReadings = []
+    others: OtherReadings = []
     start = 0
     for reading in readings:
         read = _matrix_reading(reading, tensors[reading.tensor], start, device, dtype)
         if read is None:
-            reference.append((start, reading))
+            others.append((start, reading))
         else:
             reads.append(read)
         start += reading.own.stop - reading.own.start
-    return reads, reference
+    return reads, others
 
 
 def _matrix_reading(

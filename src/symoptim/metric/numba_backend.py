@@ -104,7 +104,7 @@ class _CpuLevel:
 
 
 class _LevelReader:
-    """Reads the norms of one level, as :func:`.reference.read_norms` does."""
+    """Reads the norms of one level, reading by reading, as :func:`.reference.log_norms` does."""
 
     def __init__(self, level: Level, tensors: Mapping[str, Tensor], dtype: torch.dtype):
         """Find out which readings are sums over rows or columns of matrices.
@@ -114,7 +114,7 @@ class _LevelReader:
             tensors: by name.
             dtype: precision of the metric; tensors of another one are read otherwise.
         """
-        self.reads, self.left = matrix_readings(level.readings, tensors, torch.device("cpu"), dtype)
+        self.reads, self.others = matrix_readings(level.readings, tensors, torch.device("cpu"), dtype)
         self.size = sum(reading.own.stop - reading.own.start for reading in level.readings)
         owner = torch.arange(len(self.reads))
         counts = torch.tensor([len(read.own) for read in self.reads], dtype=torch.long)
@@ -125,7 +125,7 @@ class _LevelReader:
         self.factors = torch.zeros(len(self.positions), dtype=dtype)
         self.ends = torch.cat([nothing.new_zeros(1), others.cumsum(0)])
         self.largest = torch.zeros(len(self.reads) + 1, dtype=dtype)
-        """Of what is divided out of each matrix; the last is of norms that are left to the reference."""
+        """Of what is divided out of each matrix; the last is of norms of other readings."""
         self.of_norm = torch.full((self.size,), len(self.reads))
         self.of_norm[self.into] = torch.repeat_interleave(owner, counts)
         self.are_norms = torch.equal(self.into, torch.arange(self.size))
@@ -142,7 +142,7 @@ class _LevelReader:
             log_scales: at all positions of the layout.
 
         Returns:
-            As :func:`.reference.read_norms`.
+            One number per position of every reading.
         """
         scales, positions, ends = log_scales.numpy(), self.positions.numpy(), self.ends.numpy()
         _kernels.inverse_scales(scales, positions, ends, self.largest.numpy(), self.factors.numpy())
@@ -157,7 +157,7 @@ class _LevelReader:
             squared = squared.new_zeros(self.size).scatter_add_(0, self.into, squared)
         logs = squared.log().div_(2).to(log_scales.dtype)
         logs += self.largest.index_select(0, self.of_norm)
-        for start, reading in self.left:
+        for start, reading in self.others:
             found = log_norms(reading, weights[reading.tensor], log_scales)
             logs[start : start + len(found)] = found
         return logs

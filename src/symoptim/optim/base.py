@@ -1,5 +1,6 @@
 """What the optimizers share: groups, closure, state and its saving. No formula is here."""
 
+import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import ClassVar
@@ -13,7 +14,7 @@ from symoptim.geometry.filters import update_dtype
 from symoptim.metric.factor_buffers import RowColumnFactors
 from symoptim.optim.amp import LossScaling, loss_scaling, supports_loss_scaling
 from symoptim.optim.checkpoint import loading
-from symoptim.optim.clip import Clipping, gradients_of, shorten
+from symoptim.optim.clip import TRAINERS, Clipping, gradients_of, not_compiled, shorten
 from symoptim.optim.functional import Factors, Job, device_rate, options_for, step_batch, write
 from symoptim.optim.fused import FusedSteps, hyperparameters_of
 from symoptim.optim.fused_support import require_kernels
@@ -27,6 +28,7 @@ from symoptim.optim.validation import (
     check_options,
     check_parameters,
     completed,
+    is_trained_matrix,
     labeled,
     loss_of,
     require_named_alike,
@@ -74,27 +76,7 @@ class GeometricSGD(Clipping):
         capturable: bool = False,
         differentiable: bool = False,
     ) -> None:
-        """Take parameters, or groups of them, and the options of a step.
-
-        Args:
-            params: groups of :func:`symoptim.param_groups`, or any parameters or groups ``torch.optim``
-                takes; a group's ``"geometry"`` is ``"rows"`` (the default), ``"columns"`` or ``"plain"``,
-                its ``"axis"`` the axis that counts outputs: 0, or 1 for transposed convolutions.
-            lr: rate, a number or a 1-element Tensor.
-            momentum: momentum factor; the buffer lives in update space. The first step with momentum is
-                the step without (with ``nesterov``, 1 + momentum times it, as in ``torch.optim.SGD``).
-            max_norm: the longest gradient there may be: every step begins with
-                :func:`symoptim.clip_invariant_norm_`. None clips nothing.
-            nesterov: look ahead along the momentum.
-            weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
-            maximize: ascend instead of descend.
-            foreach: step all parameters of one shape together; by default on accelerators only.
-            fused: step by kernels that read and write every parameter once; by default wherever there are
-                some and ``foreach`` is None. True raises where there are none, False never uses any.
-            capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
-                CUDA graph can be captured at any time and follows a scheduler.
-            differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
-        """
+        """Take what :class:`.sgd.ScaledSGD` takes."""
         self.set_max_norm(max_norm)
         defaults = {
             "lr": lr,
@@ -149,7 +131,7 @@ class GeometricSGD(Clipping):
         """Bring the weights of an accepted group to where the update can begin."""
         update = self.updates[group["geometry"]]
         for parameter in group["params"]:
-            if parameter.requires_grad and not parameter.is_meta and parameter.ndim > 1:
+            if is_trained_matrix(parameter):
                 over = axes_of(group["geometry"], group["axis"], parameter.ndim)
                 # A differentiable step is a function of the weights as they were before they were normalized.
                 with torch.set_grad_enabled(group["differentiable"] and not parameter.is_leaf):
@@ -173,8 +155,7 @@ class GeometricSGD(Clipping):
         if not self._constructing:
             self._start(self.param_groups[-1])
 
-    # What a compiler makes of a step is no faster than kernels.
-    @torch.compiler.disable  # pyright: ignore[reportUnknownMemberType]
+    @not_compiled
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step.
 
@@ -227,7 +208,8 @@ class GeometricSGD(Clipping):
     def _check_step(self) -> None:
         """Refuse gradients that cannot be used, before anything is changed."""
         check_gradients(self.param_groups)
-        self._warn_of_trainer()
+        if not TRAINERS.keys().isdisjoint(sys.modules):
+            self._warn_of_trainer()
 
     def _shorten(self, batches: list[Batch], share: Tensor) -> None:
         """Clip gradients, and what batches have as copies of them."""

@@ -1,8 +1,8 @@
 """Clip gradients by a length that no rescaling changes."""
 
 import math
-from collections.abc import Iterable
-from typing import Protocol, cast
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -13,9 +13,16 @@ from symoptim.geometry.distributed import gathered, replicated_like
 from symoptim.geometry.filters import update_dtype
 from symoptim.modules import unwrapped_optimizer
 from symoptim.optim.amp import loss_scaling
-from symoptim.optim.functional import Factors
+from symoptim.optim.functional import Factors, times
 from symoptim.optim.master_weights import State
 from symoptim.optim.validation import check_gradients, zero_redundancy_optimizer
+
+Step = TypeVar("Step", bound=Callable[..., object])
+
+
+def not_compiled(step: Step) -> Step:
+    """The same step, which ``torch.compile`` leaves as it is: compiled it is no faster than kernels."""
+    return cast("Step", torch.compiler.disable(step))  # pyright: ignore[reportUnknownMemberType]
 
 
 class HasScales(Protocol):
@@ -176,7 +183,4 @@ def require_length(max_norm: object) -> None:
 
 
 def _squared_length(gradient: Tensor, factors: tuple[Tensor, ...]) -> Tensor:
-    wide = gradient.to(update_dtype(gradient.dtype))
-    for factor in factors:
-        wide = wide * replicated_like(factor, wide)
-    return gathered(wide.square().sum())
+    return gathered(times(gradient.to(update_dtype(gradient.dtype)), factors).square().sum())

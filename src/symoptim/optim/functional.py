@@ -44,11 +44,15 @@ class Job(NamedTuple):
 
     def direction(self) -> Tensor:
         """The gradient in the metric, in the precision of updates."""
-        direction = self.gradient.to(update_dtype(self.parameter.dtype))
-        for number, factor in enumerate(self.metric):
-            scale = replicated_like(factor, direction)
-            direction = direction.mul_(scale) if number else direction * scale  # the first makes a copy
-        return direction
+        return times(self.gradient.to(update_dtype(self.parameter.dtype)), self.metric)
+
+
+def times(tensor: Tensor, factors: Iterable[Tensor]) -> Tensor:
+    """A tensor times factors that broadcast against it."""
+    for number, factor in enumerate(factors):
+        scale = replicated_like(factor, tensor)
+        tensor = tensor.mul_(scale) if number else tensor * scale  # the first makes a copy
+    return tensor
 
 
 def filter_norms(groups: Iterable[Group]) -> Factors:

@@ -28,10 +28,11 @@ from symoptim.geometry.filters import update_dtype
 from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.checkpoint import loading
-from symoptim.optim.clip import Clipping, gradients_of, require_length, shorten
+from symoptim.optim.clip import Clipping, gradients_of, not_compiled, require_length, shorten
+from symoptim.optim.full_metric_sgd import InModelMetric, require_trainable
 from symoptim.optim.functional import Factors, filter_norms, write
 from symoptim.optim.master_weights import State
-from symoptim.optim.model_metric import InModelMetric, ModelMetric, require_trainable
+from symoptim.optim.model_metric import ModelMetric
 from symoptim.optim.validation import (
     Group,
     check_gradients,
@@ -145,7 +146,7 @@ class Reparametrized(Clipping):
         check_parameters(group)
         warn_of_zero_filters(group)
 
-    @torch.compiler.disable  # pyright: ignore[reportUnknownMemberType]
+    @not_compiled
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step of the wrapped optimizer in the chart.

@@ -1,12 +1,23 @@
 """The full metric of one model beside an optimizer: factors of its parameters, where and as they are now."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch.nn.modules.batchnorm import _NormBase  # pyright: ignore[reportPrivateUsage]
 
-from symoptim.errors import CheckpointError, OptionError, SymmetryError
+from symoptim.errors import (
+    CheckpointError,
+    GeometryWarning,
+    ModeWarning,
+    OptionError,
+    SymmetryError,
+    UngroupedWarning,
+    UnmeasuredWarning,
+    first_few,
+    warn_user,
+)
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.dispatch import why_not_here
@@ -17,10 +28,10 @@ from symoptim.modules import unwrapped
 from symoptim.optim.functional import Factors
 from symoptim.optim.fused_support import wants_fused
 from symoptim.optim.master_weights import State, working_weights
-from symoptim.optim.model_warnings import ModelWarnings, warn_of_empty, warn_of_unmeasured
 from symoptim.optim.tensor_snapshot import Change, TensorSnapshot
-from symoptim.optim.validation import Group, require_params
+from symoptim.optim.validation import Group
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.tensors import whole_numbers
 
 
 class ModelMetric:
@@ -95,7 +106,6 @@ class ModelMetric:
 
     def weights(self, state: Mapping[Tensor, State]) -> dict[str, Tensor]:
         """All tensors of the metric, by name, in the precision of updates; ``state`` has master copies."""
-        self.require_all_seen()
         weights = {name: _wide(tensor, state.get(tensor, {})) for name, tensor in self.tensors.items()}
         return weights | {name: _wide(buffer, {}) for name, buffer in self._buffers().items()}
 
@@ -205,68 +215,6 @@ class ModelMetric:
         return {**vars(self), "_fused": None, "_others": None}  # made anew where it is unpickled
 
 
-class InModelMetric(Optimizer):
-    """Mixin of optimizers whose parameters have the scales of a model's full metric.
-
-    It goes before a class that has ``_check_saved(saved)`` and ``_finish_loading(saved)``.
-    """
-
-    metric: ModelMetric  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def add_param_group(self, param_group: Group) -> None:
-        """Add a group of the model's parameters; one that is refused changes nothing."""
-        if param_group.get("geometry", "plain") != "plain":
-            raise OptionError(
-                f"geometry '{param_group['geometry']}' has no place in the full metric, which gives every "
-                "weight a scale: give parameters of the model, or groups without 'geometry'"
-            )
-        require_params(param_group)
-        given = param_group["params"]
-        named = [self.metric.named(member) for member in ([given] if isinstance(given, Tensor) else given)]
-        super().add_param_group({**param_group, "params": named, "geometry": "plain", **self.metric.saved()})
-        self.metric.warnings.grouped(parameter for _, parameter in named)
-
-    def scales(self) -> Factors:
-        """Scales s of the parameters that move with any rescaling of the model."""
-        return self.metric.factors(self.state, 1.0)
-
-    def _check_saved(self, saved: State) -> None:
-        super()._check_saved(saved)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-        for group in saved["param_groups"]:
-            self.metric.require_ours(group["alive"])
-
-    def _finish_loading(self, saved: State) -> None:
-        super()._finish_loading(saved)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
-        # A state without any memory, of another optimizer that has not stepped, leaves ours as it is.
-        self.metric.load(self.param_groups[0].get("alive", self.metric.full.alive))
-        for group in self.param_groups:
-            group["alive"] = self.metric.full.alive.clone()
-
-    def __repr__(self) -> str:
-        """As torch's, without the long memory of which blocks were zero."""
-        groups = self.param_groups
-        self.param_groups = [{key: group[key] for key in group if key != "alive"} for group in groups]
-        try:
-            return super().__repr__()
-        finally:
-            self.param_groups = groups
-
-    def __getstate__(self) -> State:
-        return {**super().__getstate__(), "metric": self.metric}
-
-
-def require_trainable(model: nn.Module) -> list[Tensor]:
-    """Parameters of a model that are trained; an error if there are none."""
-    found: list[Tensor] = [one for one in unwrapped(model).parameters() if one.requires_grad]
-    if not found:
-        raise OptionError(
-            f"no parameter of {type(unwrapped(model)).__name__} requires gradients, so that there is "
-            "nothing to train: call requires_grad_() of what is to be trained first, or give parameters that "
-            "will be as groups="
-        )
-    return found
-
-
 def _wide(tensor: Tensor, state: State) -> Tensor:
     """A tensor in the precision of updates: its master copy, where it has one."""
     tensor = tensor.detach()
@@ -295,3 +243,118 @@ def _require_kinds(model: object, spec: object, gauge: object) -> SymmetrySpec:
             f"gauge must be one of symoptim.Pooled(), OwnRow(), PathNorm(), Geometric(); got {gauge!r}"
         )
     return spec
+
+
+class ModelWarnings:
+    """Modules whose mode decides about the symmetries of a model, and its parameters that were frozen.
+
+    These modules are those with running statistics, and others of which the group moves a buffer. Dropout
+    and what else differs in training leaves rescalings as they are.
+    """
+
+    def __init__(self, model: nn.Module, spec: SymmetrySpec) -> None:
+        """Note them down."""
+        modes = spec.modes
+        modules = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())  # torch leaves it untyped
+        self.modes = [
+            (name, module, _mode_of(name, modes))
+            for name, module in modules
+            if modes and _mode_matters(name, module, spec)
+        ]
+        """Name, module, and whether it was in training mode when the group was found."""
+        known = {*spec.tensors, *spec.aliases}
+        self.frozen: dict[Tensor, str] = {
+            parameter: name
+            for name, parameter in model.named_parameters()
+            if name in known and not parameter.requires_grad
+        }
+        """Parameters that did not require gradients, and are in no group."""
+        self.start: tuple[nn.Module, set[Tensor]] | None = model, {*model.parameters()}
+        """The model and its parameters, until the first gradients were looked at."""
+
+    def grouped(self, parameters: Iterable[Tensor]) -> None:
+        """Parameters that are in a group from now on."""
+        for parameter in parameters:
+            self.frozen.pop(parameter, None)
+
+    def warn(self) -> None:
+        """Warn of what is not as it was; of every thing once. Nothing waits for a device."""
+        for name, module, mode in self.modes:
+            if module.training != mode:
+                self.modes = []
+                _warn_of_mode(name, module)
+                break
+        thawed = [one for one in self.frozen if one.requires_grad and one.grad is not None]
+        if thawed:
+            _warn_of_untrained(
+                [self.frozen.pop(one) for one in thawed],
+                "frozen when",
+                "Add them: optimizer.add_param_group({'params': ...})",
+            )
+        if self.start is not None:
+            model, known = self.start
+            trained = [(name, one) for name, one in model.named_parameters() if one.grad is not None]
+            self.start = None if trained else self.start
+            if new := [name for name, one in trained if one not in known]:
+                found = "Find the symmetries of the model as it is now, and make the optimizer anew"
+                _warn_of_untrained(new, "added to the model after", found)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "start": None}  # the model itself is not needed any more
+
+
+def _mode_of(name: str, modes: Mapping[str, bool]) -> bool:
+    """Mode of a module where only those that differ from their parent are noted."""
+    while name not in modes:
+        name = name.rpartition(".")[0]
+    return modes[name]
+
+
+def _mode_matters(name: str, module: nn.Module, spec: SymmetrySpec) -> bool:
+    if isinstance(module, _NormBase):
+        return module.track_running_stats
+    own = [f"{name}.{key}".removeprefix(".") for key, _ in module.named_buffers(recurse=False)]
+    known = [key for key in own if key in spec.tensors]
+    return bool(known) and bool(spec.moves(known).any())
+
+
+def _warn_of_mode(name: str, module: nn.Module) -> None:
+    now, then = ("training", "evaluation") if module.training else ("evaluation", "training")
+    found = "discover(model.train(), ...)" if module.training else "discover(model.eval(), ...)"
+    place = f"'{name}' ({type(module).__name__})" if name else "the model"
+    warn_user(
+        f"these symmetries were found in {then} mode, and {place} is in {now} "
+        "mode, where the model has others: training will depend on how it is scaled. Make the optimizer with "
+        f"those of the mode it is trained in, of {found}",
+        ModeWarning,
+    )
+
+
+def _warn_of_untrained(names: list[str], how: str, way_out: str) -> None:
+    was, has, is_ = ("was", "has", "is") if len(names) == 1 else ("were", "have", "are")
+    warn_user(
+        f"{first_few(names)}: {was} {how} the optimizer was created and now {has} gradients, but {is_} "
+        f"in none of its groups: not trained. {way_out}",
+        UngroupedWarning,
+    )
+
+
+def warn_of_empty(spec: SymmetrySpec) -> None:
+    """Say so if there is nothing to be invariant to."""
+    if not len(spec):
+        warn_user(
+            "the group has no rescaling, so that its metric changes nothing: the optimizer is the plain one. "
+            "print(spec) says what was pinned",
+            GeometryWarning,
+        )
+
+
+def warn_of_unmeasured(metric: FullMetric, spec: SymmetrySpec) -> None:
+    """Say to which rescalings training will not be invariant, if there are any."""
+    names = [spec.names[number] for number in whole_numbers(metric.unmeasured())]
+    if names:
+        warn_user(
+            f"{len(names)} of the {len(spec)} rescalings have no weight to be measured by, the first of them "
+            f"that of {names[0]}: training will depend on how these units are scaled, and on no other",
+            UnmeasuredWarning,
+        )

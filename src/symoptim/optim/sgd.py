@@ -63,6 +63,56 @@ class ScaledSGD(GeometricSGD):
 
     updates: ClassVar[Mapping[Geometry, Update]] = {"rows": SCALED, "columns": SCALED, "plain": PLAIN}
 
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: Rate = 1e-3,
+        momentum: float = 0.0,
+        *,
+        max_norm: float | None = None,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        """Take parameters, or groups of them, and the options of a step.
+
+        Args:
+            params: groups of :func:`symoptim.param_groups`, or any parameters or groups ``torch.optim``
+                takes; a group's ``"geometry"`` is ``"rows"`` (the default), ``"columns"`` or ``"plain"``,
+                its ``"axis"`` the axis that counts outputs: 0, or 1 for transposed convolutions.
+            lr: rate, a number or a 1-element Tensor.
+            momentum: momentum factor; the buffer lives in update space. The first step with momentum is
+                the step without (with ``nesterov``, 1 + momentum times it, as in ``torch.optim.SGD``).
+            max_norm: the longest gradient there may be: every step begins with
+                :func:`symoptim.clip_invariant_norm_`. None clips nothing.
+            nesterov: look ahead along the momentum.
+            weight_decay: decoupled decay, ``w (1 - lr weight_decay)``.
+            maximize: ascend instead of descend.
+            foreach: step all parameters of one shape together; by default on accelerators only.
+            fused: step by kernels that read and write every parameter once; by default wherever there are
+                some and ``foreach`` is None. True raises where there are none, False never uses any.
+            capturable: make the state at once and keep the rate as a tensor beside the parameters, so that a
+                CUDA graph can be captured at any time and follows a scheduler.
+            differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
+        """
+        super().__init__(
+            params,
+            lr,
+            momentum,
+            max_norm=max_norm,
+            nesterov=nesterov,
+            weight_decay=weight_decay,
+            maximize=maximize,
+            foreach=foreach,
+            fused=fused,
+            capturable=capturable,
+            differentiable=differentiable,
+        )
+
     def _check(self, group: Group) -> None:
         super()._check(group)
         warn_of_zero_filters(group)

@@ -232,6 +232,11 @@ def is_zero(parameter: Tensor) -> bool:
     return not bool(gathered(parameter.detach().abs().sum()))
 
 
+def is_trained_matrix(parameter: Tensor) -> bool:
+    """Whether a parameter is trained, has its memory, and has filters."""
+    return parameter.requires_grad and not parameter.is_meta and parameter.ndim > 1
+
+
 def warn_of_zero_filters(group: Group) -> None:
     """Say once for a group which filters will stay at zero because they have no scale."""
     found = [] if group["geometry"] == "plain" else list(filters_without_direction(group))
