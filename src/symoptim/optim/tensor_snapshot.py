@@ -93,7 +93,9 @@ class TensorSnapshot:
         self._kind_of = form_of if self._is_distributed else _kind_of
         self._kinds = list(map(self._kind_of, gradients))
         tensors, gradients = self._here(tensors), self._here(gradients)
-        self._addresses, self._layouts = list(map(Tensor.data_ptr, tensors)), _Layouts(tensors)
+        self._addresses = list(map(Tensor.data_ptr, tensors))
+        self._shapes = list(map(Tensor.size, tensors[: len(parameters)]))
+        self._layouts = _Layouts(tensors)
         self.gradient_addresses = list(map(Tensor.data_ptr, gradients))
         self._gradient_layouts = _Layouts(gradients)
 
@@ -103,6 +105,8 @@ class TensorSnapshot:
         try:
             here, gradients_here = self._here(tensors), self._here(gradients)
             if list(map(Tensor.data_ptr, here)) != self._addresses or not self._layouts.hold(here):
+                return Change.OTHER
+            if not all(map(eq, map(Tensor.size, here), self._shapes)):
                 return Change.OTHER
             addresses = list(map(Tensor.data_ptr, gradients_here))
             if not self._gradient_layouts.hold(gradients_here):
@@ -123,11 +127,14 @@ class TensorSnapshot:
 
 
 class _Layouts:
-    """Shapes and strides, compared one by one: lists of new tuples would set off the garbage collector."""
+    """Strides and numbers of entries, compared one by one: new tuples would set off the garbage collector.
+
+    Shapes, which take as long as both, are compared for parameters alone: gradients and state have them too.
+    """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._shapes, self._strides = list(map(Tensor.size, tensors)), list(map(Tensor.stride, tensors))
+        self._strides, self._entries = list(map(Tensor.stride, tensors)), list(map(Tensor.numel, tensors))
 
     def hold(self, tensors: Sequence[Tensor]) -> bool:
-        shapes, strides = map(Tensor.size, tensors), map(Tensor.stride, tensors)
-        return all(map(eq, strides, self._strides)) and all(map(eq, shapes, self._shapes))
+        are_alike = all(map(eq, map(Tensor.stride, tensors), self._strides))
+        return are_alike and list(map(Tensor.numel, tensors)) == self._entries
