@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from symoptim.metric.gauge import Pooled as Pooled
     from symoptim.models.balance import balance_ as balance_
     from symoptim.optim.clip import clip_invariant_norm_ as clip_invariant_norm_
-    from symoptim.optim.full import FullMetricSGD as FullMetricSGD
-    from symoptim.optim.groups import param_groups as param_groups
+    from symoptim.optim.full_metric_sgd import FullMetricSGD as FullMetricSGD
     from symoptim.optim.invariant import invariant as invariant
+    from symoptim.optim.param_groups import param_groups as param_groups
     from symoptim.optim.sgd import ScaledSGD as ScaledSGD
     from symoptim.optim.sgd import UnitNormSGD as UnitNormSGD
     from symoptim.routing import Role as Role
@@ -53,7 +53,7 @@ __all__ = [
 _HOMES = {
     "BoldDriver": "symoptim.schedules.bold_driver",
     "ConservedQuantities": "symoptim.applications.conserved",
-    "FullMetricSGD": "symoptim.optim.full",
+    "FullMetricSGD": "symoptim.optim.full_metric_sgd",
     "Geometric": "symoptim.metric.gauge",
     "OwnRow": "symoptim.metric.gauge",
     "PathNorm": "symoptim.metric.gauge",
@@ -69,7 +69,7 @@ _HOMES = {
     "discover": "symoptim.symmetry.discover",
     "equalize_": "symoptim.applications.equalize",
     "invariant": "symoptim.optim.invariant",
-    "param_groups": "symoptim.optim.groups",
+    "param_groups": "symoptim.optim.param_groups",
 }
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from symoptim.bench import cases
 from symoptim.bench.cases import Weight, case_named, gpt_shapes
 from symoptim.errors import OptionError
-from symoptim.optim.groups import param_groups
+from symoptim.optim.param_groups import param_groups
 
 
 @pytest.mark.parametrize("name", ["resnet50", "gpt2", "gpt-1.3b", "tiny", "matrix", "segnet"])

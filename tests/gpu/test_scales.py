@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim import Pooled, SymmetrySpec, discover
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved
@@ -35,7 +35,7 @@ def found_by_kernels(metric: FullMetric, tensors: dict[str, Tensor], dtype: torc
     found.refresh(lambda: tensors)
     assert torch.equal(first, found.buffers.values)
     scales: dict[str, Tensor] = {}
-    for name, (rows, columns, twice) in found.sides.items():
+    for name, (rows, columns, twice) in found.factors.items():
         scale = rows.double()[:, None] * columns.double()
         like = tensors[name]
         laid = torch.as_strided(scale, like.shape, like.stride())

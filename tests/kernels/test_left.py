@@ -9,7 +9,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
 from symoptim.errors import GradientError, OptionError
-from symoptim.optim import bucket
+from symoptim.optim import fused as fused_steps
 
 pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
 
@@ -55,7 +55,7 @@ def test_a_parameter_that_was_left_is_taken_once_its_gradient_suits(monkeypatch:
     optimizer = ScaledSGD([weight], lr=0.01)
     optimizer.step()
     taken: list[int] = []
-    monkeypatch.setattr(bucket, "launcher", lambda _, __, table: taken.append(len(table)))
+    monkeypatch.setattr(fused_steps, "launcher", lambda _, __, table: taken.append(len(table)))
     weight.grad = torch.ones(4, 4)
     with pytest.raises(AttributeError):  # there are no kernels now
         optimizer.step()
@@ -150,7 +150,7 @@ def test_by_default_kernels_step_what_they_can_and_leave_the_rest(
         found.append(torch.cat([weight.detach().flatten() for weight in weights]))
     assert torch.allclose(*found, rtol=1e-13, atol=1e-13)
     taken: list[int] = []
-    monkeypatch.setattr(bucket, "launcher", lambda _, __, table: taken.append(len(table)))
+    monkeypatch.setattr(fused_steps, "launcher", lambda _, __, table: taken.append(len(table)))
     with pytest.raises(AttributeError):  # there are no kernels now, where the last weight was to be stepped
         ScaledSGD(weights, lr=0.01).step()
     assert taken == [1]

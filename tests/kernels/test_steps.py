@@ -11,7 +11,7 @@ from torch import nn
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
 from symoptim.errors import OptionError, SlowWarning
 from symoptim.kernels import dispatch
-from symoptim.optim import fusible
+from symoptim.optim import fused_support
 from tests.support.kernel_steps import (
     CASES,
     OPTIMIZERS,
@@ -162,18 +162,18 @@ def test_the_full_metric_of_short_types_is_that_of_the_reference(fused: bool | N
 @pytest.fixture
 def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(dispatch, "_missing", lambda package: package == "numba")
-    fusible._warn_of_slow_steps.cache_clear()
+    fused_support._warn_of_slow_steps.cache_clear()
     yield
-    fusible._warn_of_slow_steps.cache_clear()
+    fused_support._warn_of_slow_steps.cache_clear()
 
 
 @pytest.fixture
 def numba_that_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     failure = "numba, which compiles the kernels, cannot be imported (ImportError: Numba needs NumPy 2.3)"
     monkeypatch.setattr(dispatch, "_failing", lambda package: failure if package == "numba" else "")
-    fusible._warn_of_slow_steps.cache_clear()
+    fused_support._warn_of_slow_steps.cache_clear()
     yield
-    fusible._warn_of_slow_steps.cache_clear()
+    fused_support._warn_of_slow_steps.cache_clear()
 
 
 @pytest.mark.usefixtures("numba_that_fails")

@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 from symoptim import FullMetricSGD, Geometric, PathNorm, Pooled, discover
 from symoptim.errors import UnmeasuredWarning
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import Moved, SymmetrySpec
 from symoptim.symmetry.tensors import model_tensors
-from tests.metric.test_full import assert_scales_move_with_weights
+from tests.metric.test_full_metric import assert_scales_move_with_weights
 from tests.support.hugging_face import CASES
 from tests.symmetry.test_hugging_face import found
 

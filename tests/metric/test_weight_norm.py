@@ -14,10 +14,10 @@ from torch.optim import SGD, Optimizer
 
 from symoptim import FullMetricSGD, Pooled, SymmetrySpec, discover
 from symoptim.errors import UnmeasuredWarning
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.tensors import model_tensors
-from tests.metric.test_full import assert_scales_move_with_weights, scales
+from tests.metric.test_full_metric import assert_scales_move_with_weights, scales
 from tests.support.metric_gauges import in_every_gauge
 
 

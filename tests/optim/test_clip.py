@@ -2,8 +2,10 @@
 
 import copy
 import math
+import sys
 from collections.abc import Callable
 from enum import Enum
+from types import ModuleType
 
 import pytest
 import torch
@@ -77,7 +79,9 @@ WITH_CLIPPING = {
 
 @pytest.mark.parametrize("package", WITH_CLIPPING)
 @pytest.mark.parametrize("name", ["ScaledSGD", "FullMetricSGD", "AdamW", "AdamW in the full metric"])
-def test_a_trainer_that_clips_is_warned_of_once(name: str, package: str) -> None:
+def test_a_trainer_that_clips_is_warned_of_once(
+    name: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, x, spec = a_network()
     optimizer = {
         "ScaledSGD": lambda: ScaledSGD(param_groups(model), lr=0.03),
@@ -90,6 +94,7 @@ def test_a_trainer_that_clips_is_warned_of_once(name: str, package: str) -> None
     trainer = WITH_CLIPPING[package]()
     maker = r"symoptim\.invariant\(\.\.\.\)" if "AdamW" in name else name
     package, _, by_value = package.partition(" ")
+    monkeypatch.setitem(sys.modules, package, ModuleType(package))
     how = "entry by entry, by value" if by_value else "by their Euclidean norm"
     with pytest.raises(GeometryWarning, match=rf"the Trainer of {package} clips gradients {how} \("):
         trainer.train(optimizer.step)

@@ -17,7 +17,7 @@ from torch.testing._internal.common_optimizers import (
 
 from symoptim import ScaledSGD, UnitNormSGD
 from symoptim.errors import GradientError, OptionError, ZeroFilterError
-from symoptim.optim.chart import Charted, in_chart
+from symoptim.optim.invariant import Reparametrized, reparametrize
 
 Group = dict[str, Any]
 
@@ -171,7 +171,7 @@ def _charted_errors(device: str, dtype: torch.dtype) -> list[ErrorOptimizerInput
 
 def _charted(wrapped: type, inputs: Any, *, fused_on: tuple[str, ...] = (), skips: Any = ()) -> OptimizerInfo:
     return OptimizerInfo(
-        in_chart(wrapped, Charted),
+        reparametrize(wrapped, Reparametrized),
         optim_inputs_func=inputs,
         optim_error_inputs_func=_charted_errors,
         supported_impls=("foreach", "fused") if fused_on else ("foreach",),

@@ -7,7 +7,7 @@ from torch.nn.functional import relu
 
 import symoptim
 from symoptim.errors import GeometryWarning, SymmetryError
-from symoptim.optim import groups
+from symoptim.optim import param_groups as groups
 from symoptim.symmetry.certify import Certificate
 
 

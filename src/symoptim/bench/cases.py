@@ -23,7 +23,7 @@ from torch import nn
 from symoptim.bench.networks import GPT2, resnet50
 from symoptim.errors import OptionError
 from symoptim.models.segnet import SegNet
-from symoptim.optim.groups import param_groups
+from symoptim.optim.param_groups import param_groups
 from symoptim.routing import Geometry
 
 

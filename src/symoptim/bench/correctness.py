@@ -15,7 +15,7 @@ from symoptim import Pooled
 from symoptim.bench.formulas import Filters
 from symoptim.bench.optimizers import Contestant, Setup
 from symoptim.bench.tensors import CaseTensors, Pair
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.symmetry.tensors import model_tensors
 
 RATE = 0.1

@@ -22,8 +22,8 @@ from symoptim.ensemble.fast.factored_gradient import (
 from symoptim.ensemble.registry import Driven, Full, Groups, Pure
 from symoptim.ensemble.stacked_model import StackedModel
 from symoptim.geometry.filters import Axes
-from symoptim.metric.full import FullMetric
-from symoptim.optim.bound import warn_of_unmeasured
+from symoptim.metric.full_metric import FullMetric
+from symoptim.optim.model_metric import warn_of_unmeasured
 from symoptim.routing import Role, axes_of, route
 from symoptim.symmetry.discover import discover
 from symoptim.symmetry.tensors import model_tensors

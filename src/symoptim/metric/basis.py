@@ -10,8 +10,8 @@ import itertools
 import torch
 from torch import Tensor
 
-from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Positions
+from symoptim.metric.term_layout import Layout
 from symoptim.symmetry.sparse import Sparse, product
 from symoptim.symmetry.tensors import whole_numbers
 

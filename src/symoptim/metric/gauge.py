@@ -23,9 +23,9 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Reading
-from symoptim.metric.measure import log_norms
+from symoptim.metric.reference import log_norms
+from symoptim.metric.term_layout import Layout
 
 Weights = Mapping[str, Tensor]
 Sizes = Mapping[int, Tensor]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from symoptim.metric.layout import Layout, Term
+from symoptim.metric.term_layout import Layout, Term
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.tensors import first_places, unique_rows, unique_values
 

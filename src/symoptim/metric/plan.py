@@ -30,8 +30,8 @@ import torch
 from torch import Tensor
 
 from symoptim.metric.basis import together
-from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Level, Positions, level_of, positions_of
+from symoptim.metric.term_layout import Layout
 from symoptim.symmetry.sparse import Sparse, product
 
 

@@ -1,6 +1,6 @@
 """The full metric on a CUDA device: two or three launches a level, replayed with a single call.
 
-As :mod:`symoptim.metric.measure`, but for the order of sums: there every norm is added to its unit, here a
+As :mod:`symoptim.metric.reference`, but for the order of sums: there every norm is added to its unit, here a
 program reads all norms of a unit, and a norm that is taken in chunks is several of them. So results do not
 depend on the order in which a device runs programs.
 """
@@ -26,21 +26,21 @@ from symoptim.kernels.triton.scales import (
     write_factors,
 )
 from symoptim.kernels.triton.tiling import UnitNorms, norm_chunks, split_large_units
-from symoptim.metric.full import FullMetric
+from symoptim.metric.factor_buffers import EVEN, FactorBuffers
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import INCOMING
-from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Level, Reading
-from symoptim.metric.measure import log_norms
+from symoptim.metric.matrix_view import MatrixReading, matrix_readings, table_of
 from symoptim.metric.plan import Plan
-from symoptim.metric.reader import Read, as_reads, table_of
-from symoptim.metric.sides import EVEN, AllSides
+from symoptim.metric.reference import log_norms
+from symoptim.metric.term_layout import Layout
 from symoptim.symmetry.sparse import Sparse, entries_of
 
 Weights = Mapping[str, Tensor]
 
 
 class CudaMetric:
-    """The metric of tensors that stay where they are on a CUDA device; see :mod:`symoptim.metric.fused`."""
+    """The metric of tensors that stay where they are on a CUDA device; see :class:`.FusedMetric`."""
 
     def __init__(
         self, metric: FullMetric, tensors: Weights, power: float, device: torch.device, dtype: torch.dtype
@@ -56,9 +56,9 @@ class CudaMetric:
         """
         self.power, self.device, self.gauge = power, device, metric.gauge
         layout = metric.layout
-        self.buffers = AllSides(layout, tensors, device, dtype)
-        self.sides = self.buffers.by_name
-        self.positions = DeviceConstant(self.buffers.places, device)
+        self.buffers = FactorBuffers(layout, tensors, device, dtype)
+        self.factors = self.buffers.by_name
+        self.positions = DeviceConstant(self.buffers.positions, device)
         self.weights = DeviceConstant(self.buffers.weights, device)
         self.plans = {
             direction: _CudaPlan(plan, layout, tensors, device, dtype)
@@ -75,7 +75,7 @@ class CudaMetric:
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def refresh(self, weights: Callable[[], Weights]) -> None:
-        """Write the factors; see :mod:`symoptim.metric.fused`."""
+        """Write the factors; see :class:`.FusedMetric`."""
         with torch.cuda.device(self.device):
             if torch.cuda.is_current_stream_capturing():
                 keep_alive(self)
@@ -172,7 +172,7 @@ class _CudaReduction:
             device: of the metric.
             dtype: of tensors that kernels read.
         """
-        reads, fallback = as_reads(spec.readings, tensors, device, dtype)
+        reads, fallback = matrix_readings(spec.readings, tensors, device, dtype)
         self.fallback = [reading for _, reading in fallback]
         """Readings that are left to the reference."""
         self.largest = torch.zeros(len(reads), dtype=torch.float64, device=device)
@@ -223,7 +223,7 @@ class _CudaReduction:
         self.units.launch(self.logs, self.largest, sizes, out, zero=zero)
 
 
-def _sources(reads: Sequence[Read], table: Tensor) -> Tensor:
+def _sources(reads: Sequence[MatrixReading], table: Tensor) -> Tensor:
     """Position and matrix (or -1) of every norm by kernels, ``(n, 2)``; their indices go into the table."""
     found = [torch.zeros(0, 2, dtype=torch.long)]
     start = 0

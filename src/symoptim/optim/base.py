@@ -1,8 +1,9 @@
 """What the optimizers share: groups, closure, state and its saving. No formula is here."""
 
+import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -10,36 +11,35 @@ from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels.numbers import numbers_of
-from symoptim.metric.sides import Sides
-from symoptim.optim.apply import Factors, Job, apply, device_rate, make_state, options_for, state_of
+from symoptim.metric.factor_buffers import RowColumnFactors
+from symoptim.optim.amp import LossScaling, loss_scaling, supports_loss_scaling
 from symoptim.optim.checkpoint import loading
-from symoptim.optim.checks import (
+from symoptim.optim.clip import TRAINERS, Clipping, gradients_of, not_compiled, shorten
+from symoptim.optim.functional import Factors, Job, device_rate, options_for, step_batch, write
+from symoptim.optim.fused import FusedSteps, hyperparameters_of
+from symoptim.optim.fused_support import require_kernels
+from symoptim.optim.master_weights import State, make_state, require_same_shapes, restore_precision, state_of
+from symoptim.optim.model_metric import ModelMetric
+from symoptim.optim.tensor_snapshot import storages_of
+from symoptim.optim.validation import (
     Group,
     check_gradients,
     check_last_group,
     check_options,
     check_parameters,
     completed,
+    is_trained_matrix,
     labeled,
     loss_of,
     require_named_alike,
     require_no_model,
 )
-from symoptim.optim.clip import Clipping, gradients_of, shorten
-from symoptim.optim.fused import FusedSteps
-from symoptim.optim.fusible import require_kernels
-from symoptim.optim.layout import write
-from symoptim.optim.places import storages_of
-from symoptim.optim.precision import require_same_shapes, restore_precision
-from symoptim.optim.scaling import Scaling, scaling_of, takes_scaling
-from symoptim.optim.told import told
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions
 
 Batch = tuple[list[Job], Update, StepOptions, Group]
-"""What :func:`.apply.apply` takes."""
+"""What :func:`.functional.step_batch` takes."""
 
 
 class GeometricSGD(Clipping):
@@ -54,6 +54,10 @@ class GeometricSGD(Clipping):
 
     updates: ClassVar[Mapping[Geometry, Update]]
 
+    metric: ModelMetric | None = None
+    """What multiplies gradients besides their geometry, if anything: the full metric of a model."""
+    _own_options: Mapping[str, object] = {}
+    """Options of groups that only a subclass has, with their defaults."""
     _constructing = False
     _fused: FusedSteps | None = None
 
@@ -63,6 +67,7 @@ class GeometricSGD(Clipping):
         lr: Rate = 1e-3,
         momentum: float = 0.0,
         *,
+        max_norm: float | None = None,
         nesterov: bool = False,
         weight_decay: float = 0.0,
         maximize: bool = False,
@@ -70,9 +75,9 @@ class GeometricSGD(Clipping):
         fused: bool | None = None,
         capturable: bool = False,
         differentiable: bool = False,
-        **own: Any,
     ) -> None:
-        """Take what :class:`.sgd.ScaledSGD` takes, and ``own`` options of the subclass."""
+        """Take what :class:`.sgd.ScaledSGD` takes."""
+        self.set_max_norm(max_norm)
         defaults = {
             "lr": lr,
             "momentum": momentum,
@@ -85,7 +90,7 @@ class GeometricSGD(Clipping):
             "differentiable": differentiable,
             "geometry": "rows",
             "axis": 0,
-            **own,
+            **self._own_options,
         }
         require_no_model(params, type(self).__name__)
         # Weights are touched only once every group has been accepted.
@@ -126,7 +131,7 @@ class GeometricSGD(Clipping):
         """Bring the weights of an accepted group to where the update can begin."""
         update = self.updates[group["geometry"]]
         for parameter in group["params"]:
-            if parameter.requires_grad and not parameter.is_meta and parameter.ndim > 1:
+            if is_trained_matrix(parameter):
                 over = axes_of(group["geometry"], group["axis"], parameter.ndim)
                 # A differentiable step is a function of the weights as they were before they were normalized.
                 with torch.set_grad_enabled(group["differentiable"] and not parameter.is_leaf):
@@ -150,7 +155,7 @@ class GeometricSGD(Clipping):
         if not self._constructing:
             self._start(self.param_groups[-1])
 
-    @told
+    @not_compiled
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Take one step.
 
@@ -160,60 +165,64 @@ class GeometricSGD(Clipping):
         Returns:
             The loss of the closure, if there is one.
         """
-        loss = loss_of(closure)
+        loss = None if closure is None else loss_of(closure)
         with torch.set_grad_enabled(self.defaults["differentiable"]):
-            fused = self._current_fused()
-            metric, scaling = self._metric(fused), scaling_of(self)
-            share = self._share()
-            left = self._prepared(fused.left, metric, scaling)
+            fused = self._fused
+            if fused is None or not self._is_current(fused):
+                fused = self._rebuilt()
+            elif any(fused.fallback):
+                check_gradients(self.param_groups)
+            hyperparameters = hyperparameters_of(self.param_groups)
+            scaling = loss_scaling(self) if hasattr(self, "found_inf") else None
+            if self.metric is not None:
+                self.metric.refresh(self.state)
+            share = None if self.max_norm is None else self._clipping_share(self.max_norm)
+            batches = self._fallback_batches(fused.fallback, scaling) if any(fused.fallback) else []
             if share is not None:  # only now: a step that is refused leaves gradients as they were
-                self._shorten(left, share)
-            fused.step(scaling)
-            if left and not (scaling and bool(scaling.found_inf)):
-                for batch in left:
-                    apply(*batch)
+                self._shorten(batches, share)
+            fused.step(hyperparameters, scaling)
+            if batches and not (scaling and bool(scaling.found_inf)):
+                for batch in batches:
+                    step_batch(*batch)
         return loss
 
-    def _shorten(self, left: list[Batch], share: Tensor) -> None:
-        """Clip gradients, and what steps have as copies of them."""
+    def _is_current(self, fused: FusedSteps) -> bool:
+        """Whether all that kernels read and write is where it was."""
+        if not fused.is_current(self.param_groups, self.state):
+            return False
+        return self.metric is None or self.metric.is_current()
+
+    def _rebuilt(self) -> FusedSteps:
+        """Check all gradients, and sort parameters into what kernels step and what the pure functions do."""
+        self._fused = None  # what cannot be made anew must not go on either
+        self._check_step()
+        factors: Mapping[Tensor, RowColumnFactors | None] = {}
+        if self.metric is not None:
+            factors = self.metric.allocate(self.param_groups)
+        fused = FusedSteps(self.param_groups, self.state, self.updates, factors)
+        if self.metric is not None:
+            self.metric.watch_others(fused.stepped)
+        self._fused = fused
+        return fused
+
+    def _check_step(self) -> None:
+        """Refuse gradients that cannot be used, before anything is changed."""
+        check_gradients(self.param_groups)
+        if not TRAINERS.keys().isdisjoint(sys.modules):
+            self._warn_of_trainer()
+
+    def _shorten(self, batches: list[Batch], share: Tensor) -> None:
+        """Clip gradients, and what batches have as copies of them."""
         shorten(gradients_of(self), share)
-        jobs = [job for batch, *_ in left for job in batch]
+        jobs = [job for batch, *_ in batches for job in batch]
         shorten(((p, g) for p, g, *_ in jobs if g is not p.grad), share)
 
-    def _current_fused(self) -> FusedSteps:
-        """What kernels step, as things are now."""
-        if self._fused is None or not self._still_fits(self._fused):
-            self._fused = None  # what cannot be made anew must not go on either
-            check_gradients(self.param_groups)
-            self._check_first()
-            self._warn_of_trainer()
-            self._fused = FusedSteps(self, self.updates, self._sides())
-        elif any(self._fused.left):
-            check_gradients(self.param_groups)
-        return self._fused
-
-    def _check_first(self) -> None:
-        pass  # for optimizers that change weights when they are made
-
-    @property
-    def _step_supports_amp_scaling(self) -> bool:
-        return takes_scaling(self.param_groups)
-
-    def _still_fits(self, fused: FusedSteps) -> bool:
-        return fused.fits(self.param_groups, self.state)
-
-    def _sides(self) -> Mapping[Tensor, Sides | None]:
-        return {}  # parameters with a metric, and where kernels find its factors
-
-    def _metric(self, fused: FusedSteps) -> Factors:  # noqa: ARG002 - for metrics to look at
-        return {}  # factors that gradients are multiplied by before their update, by parameter
-
-    def _prepared(self, left: list[list[Tensor]], metric: Factors, scaling: Scaling | None) -> list[Batch]:
+    def _fallback_batches(self, fallback: list[list[Tensor]], scaling: LossScaling | None) -> list[Batch]:
         """All that the pure steps of parameters need that no kernel takes; nothing is changed yet."""
         batches: list[Batch] = []
-        written = storages_of(chain.from_iterable(g["params"] for g in self.param_groups if any(left)))
-        for group, parameters in zip(self.param_groups, left, strict=True):
-            numbers_of(group)  # raises where an option was set that is no number
+        factors: Factors = {} if self.metric is None else self.metric.factors(self.state, 2.0)
+        written = storages_of(chain.from_iterable(group["params"] for group in self.param_groups))
+        for group, parameters in zip(self.param_groups, fallback, strict=True):
             by_device: dict[torch.device, list[Job]] = {}
             for parameter in parameters:
                 if parameter.grad is not None:
@@ -222,32 +231,36 @@ class GeometricSGD(Clipping):
                     if not written.isdisjoint(storages_of([gradient])):
                         gradient = gradient.clone()  # or other steps would change it
                     state = state_of(parameter, self.state, momentum=bool(group["momentum"]))
-                    job = Job(parameter, gradient, state, over, metric.get(parameter, ()))
+                    job = Job(parameter, gradient, state, over, factors.get(parameter, ()))
                     by_device.setdefault(parameter.device, []).append(job)
             for device, jobs in by_device.items():
                 batches.append((jobs, self.updates[group["geometry"]], options_for(group, device), group))
         return batches
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        return supports_loss_scaling(self.param_groups)
+
+    def load_state_dict(self, state_dict: State) -> None:
         """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
         self._fused = None
         check, finish = self._check_saved, self._finish_loading
         with loading(self, check=check, finish=finish, weights={"master"}):
             super().load_state_dict(state_dict)
 
-    def _check_saved(self, saved: dict[str, Any]) -> None:
+    def _check_saved(self, saved: State) -> None:
         require_same_shapes(self, saved)
         for group, other in zip(self.param_groups, saved["param_groups"], strict=False):
             self._check_options(other)
             require_kernels({**other, "params": group["params"]})
 
-    def _finish_loading(self, saved: dict[str, Any]) -> None:
+    def _finish_loading(self, saved: State) -> None:
         restore_precision(self, saved)
         for group in self.param_groups:
             if group["capturable"]:
                 group["lr"] = device_rate(group)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         super().__setstate__(state)
         self._fused = None
         for group in self.param_groups:

@@ -7,17 +7,16 @@ chart is in other coordinates than one outside. So every group remembers which o
 from collections.abc import Callable, Generator, Mapping, Set
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, cast
+from typing import cast
 
 from torch import Tensor
 from torch.optim import Optimizer
 
 from symoptim.errors import CheckpointError, first_few
+from symoptim.optim.master_weights import State
 
 MEANING = ("optimizer", "geometry", "axis", "gauge")
 """Keys of a group that say what its state means: whose it is, of which filters, in which gauge."""
-
-State = dict[str, Any]
 
 
 @contextmanager
@@ -71,7 +70,7 @@ def loading(
         last.remove()
 
 
-def _require_state_dict(saved: Mapping[str, Any]) -> None:
+def _require_state_dict(saved: State) -> None:
     """Refuse what is no saved state of an optimizer at all."""
     if "state" in saved and "param_groups" in saved:
         return

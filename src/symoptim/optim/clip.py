@@ -1,8 +1,8 @@
 """Clip gradients by a length that no rescaling changes."""
 
 import math
-from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, cast
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -12,12 +12,20 @@ from symoptim.errors import GeometryWarning, OptionError, callers, warn_user
 from symoptim.geometry.distributed import gathered, replicated_like
 from symoptim.geometry.filters import update_dtype
 from symoptim.modules import unwrapped_optimizer
-from symoptim.optim.apply import Factors
-from symoptim.optim.checks import check_gradients, zero_redundancy_optimizer
-from symoptim.optim.scaling import scaling_of
+from symoptim.optim.amp import loss_scaling
+from symoptim.optim.functional import Factors, times
+from symoptim.optim.master_weights import State
+from symoptim.optim.validation import check_gradients, zero_redundancy_optimizer
+
+Step = TypeVar("Step", bound=Callable[..., object])
 
 
-class Scaling(Protocol):
+def not_compiled(step: Step) -> Step:
+    """The same step, which ``torch.compile`` leaves as it is: compiled it is no faster than kernels."""
+    return cast("Step", torch.compiler.disable(step))  # pyright: ignore[reportUnknownMemberType]
+
+
+class HasScales(Protocol):
     """An optimizer whose parameters have scales."""
 
     def scales(self) -> Factors:
@@ -29,7 +37,7 @@ class Clipping(Optimizer):
     """Mixin of optimizers that clip gradients at the beginning of their steps, if they are asked to."""
 
     max_norm: float | None = None
-    _has_looked: bool = False
+    _trainer_checked: bool = False
 
     @property
     def _made_by(self) -> str:
@@ -38,15 +46,14 @@ class Clipping(Optimizer):
 
     def _warn_of_trainer(self) -> None:
         """Say so once if a trainer, among the callers of a step, clips gradients in its own way."""
-        if not self._has_looked:
-            if found := clipping_trainer():
-                warn_user(
-                    f"{found.trainer} clips gradients {found.how} ({found.option}={found.size:g}), which "
-                    "depends on the scaling of the weights, and so do the steps: give "
-                    f"{found.way_out} to the trainer, and max_norm={found.size:g} to {self._made_by}",
-                    GeometryWarning,
-                )
-            self._has_looked = True
+        if not self._trainer_checked and (found := _trainer_that_clips()):
+            what, size, way_out = found
+            warn_user(
+                f"{what}, which depends on the scaling of the weights, and so do the steps: give {way_out} "
+                f"to the trainer, and max_norm={size:g} to {self._made_by}",
+                GeometryWarning,
+            )
+        self._trainer_checked = True
 
     def set_max_norm(self, max_norm: float | None) -> None:
         """Clip from now on, or do not; an error if it is no number, or not all gradients are there."""
@@ -59,43 +66,13 @@ class Clipping(Optimizer):
             )
         self.max_norm = max_norm
 
-    def _share(self) -> Tensor | None:
-        """What clipping would multiply gradients by, if it is asked for; nothing is written."""
-        return None if self.max_norm is None else _length_and_share(self, self.max_norm)[1]
+    def _clipping_share(self, max_norm: float) -> Tensor:
+        """What clipping would multiply gradients by; nothing is written."""
+        return _length_and_share(self, max_norm)[1]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> State:
         state = super().__getstate__()
         return {**state, "max_norm": self.max_norm} if "max_norm" in vars(self) else state
-
-
-class TrainerClips(NamedTuple):
-    """A trainer that clips gradients, and how."""
-
-    trainer: str
-    how: str
-    option: str
-    size: float
-    """How large they may be."""
-    way_out: str
-    """How to end it."""
-
-
-def clipping_trainer() -> TrainerClips | None:
-    """The trainer of Hugging Face or Lightning that makes this step, if it clips gradients before it."""
-    for frame in callers():
-        one: Any = frame.f_locals.get("self")
-        for kind in type(one).__mro__:
-            package = kind.__module__.partition(".")[0]
-            if kind.__name__ != "Trainer" or package not in TRAINERS:
-                continue
-            option, way_out = TRAINERS[package]
-            size: Any = getattr(getattr(one, "args", one), option, None)
-            if isinstance(size, float | int) and size > 0:
-                algorithm: Any = getattr(one, "gradient_clip_algorithm", None)  # a string, or an enumeration
-                by_value = getattr(algorithm, "value", algorithm) == "value"
-                how = "entry by entry, by value" if by_value else "by their Euclidean norm"
-                return TrainerClips(f"the Trainer of {package}", how, option, size, way_out)
-    return None
 
 
 TRAINERS = {
@@ -104,6 +81,24 @@ TRAINERS = {
     "pytorch_lightning": ("gradient_clip_val", "gradient_clip_val=None"),
 }
 """By package, the option of its ``Trainer`` to clip gradients, and how to switch it off."""
+
+
+def _trainer_that_clips() -> tuple[str, float, str] | None:
+    """What a trainer among the callers does to gradients, how long it leaves them, and how to end it."""
+    for frame in callers():
+        one: object = frame.f_locals.get("self")
+        for kind in type(one).__mro__:
+            package = kind.__module__.partition(".")[0]
+            if kind.__name__ != "Trainer" or package not in TRAINERS:
+                continue
+            option, way_out = TRAINERS[package]
+            size: object = getattr(getattr(one, "args", one), option, None)
+            if isinstance(size, float | int) and size > 0:
+                algorithm: object = getattr(one, "gradient_clip_algorithm", None)  # a string, or an Enum
+                by_value = getattr(algorithm, "value", algorithm) == "value"
+                how = "entry by entry, by value" if by_value else "by their Euclidean norm"
+                return f"the Trainer of {package} clips gradients {how} ({option}={size:g})", size, way_out
+    return None
 
 
 @torch.no_grad()
@@ -169,12 +164,12 @@ def shorten(gradients: Iterable[tuple[Tensor, Tensor]], share: Tensor) -> None:
 def _length_and_share(optimizer: Optimizer, max_norm: float) -> tuple[Tensor, Tensor]:
     """Length of an optimizer's gradients, and what makes them no longer than ``max_norm``."""
     check_gradients(optimizer.param_groups)
-    scales = cast("Scaling", optimizer).scales()
+    scales = cast("HasScales", optimizer).scales()
     squares = [_squared_length(gradient, scales.get(p, ())) for p, gradient in gradients_of(optimizer)]
     if not squares:
         return torch.zeros(()), torch.ones(())
     length = torch.stack([square.to(squares[0]) for square in squares]).sum().sqrt()
-    if (scaling := scaling_of(optimizer)) is not None:  # within a step that a GradScaler has called
+    if (scaling := loss_scaling(optimizer)) is not None:  # within a step that a GradScaler has called
         length = scaling.undone(length)
     return length, torch.where(length > max_norm, max_norm / length, 1.0)
 
@@ -188,7 +183,4 @@ def require_length(max_norm: object) -> None:
 
 
 def _squared_length(gradient: Tensor, factors: tuple[Tensor, ...]) -> Tensor:
-    wide = gradient.to(update_dtype(gradient.dtype))
-    for factor in factors:
-        wide = wide * replicated_like(factor, wide)
-    return gathered(wide.square().sum())
+    return gathered(times(gradient.to(update_dtype(gradient.dtype)), factors).square().sum())

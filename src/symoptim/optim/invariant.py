@@ -1,31 +1,51 @@
-"""``invariant``: the public way into the chart, and the optimizers it has to turn away."""
+r"""Any gradient-driven optimizer, made invariant by a change of coordinates.
 
+Let s be the norm of a filter w, or the scale that the full metric of a model gives every single weight. In
+the coordinates :math:`q = w / s` the gradient is :math:`s g`, and neither changes when the filter is rescaled
+(w -> a w makes g -> g/a and s -> a s). So hand q and s g to any optimizer whose state comes from gradients
+alone, take its q', and set
+
+.. math:: w' = w + s\, (q' - q) .
+
+With SGD and no momentum this is exactly the scaled metric, :math:`w - r |w|^2 g`, or the full one
+(:class:`.FullMetricSGD`). With AdamW it is an AdamW whose path does not depend on the scaling, decoupled
+weight decay included.
+"""
+
+import functools
 import inspect
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import ASGD, LBFGS, Optimizer, SparseAdam
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
+from symoptim.geometry.distributed import replicated_like
+from symoptim.geometry.filters import update_dtype
 from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.bound import BoundMetric
-from symoptim.optim.chart import Charted, in_chart
-from symoptim.optim.checks import check_rate, shown
-from symoptim.optim.clip import require_length
-from symoptim.optim.full_chart import FullyCharted
-from symoptim.optim.in_full_metric import require_trainable
+from symoptim.optim.checkpoint import loading
+from symoptim.optim.clip import Clipping, gradients_of, not_compiled, require_length, shorten
+from symoptim.optim.full_metric_sgd import InModelMetric, require_trainable
+from symoptim.optim.functional import Factors, filter_norms, write
+from symoptim.optim.master_weights import State
+from symoptim.optim.model_metric import ModelMetric
+from symoptim.optim.validation import (
+    Group,
+    check_gradients,
+    check_last_group,
+    check_parameters,
+    check_rate,
+    completed,
+    loss_of,
+    require_named_alike,
+    shown,
+    warn_of_zero_filters,
+)
 from symoptim.symmetry.spec import SymmetrySpec
-
-REFUSED: dict[type[Optimizer], str] = {
-    LBFGS: "it compares weights of different steps, which are in different coordinates; take AdamW or SGD",
-    ASGD: "it averages weights of different steps, which are in different coordinates; take AdamW or SGD",
-    SparseAdam: "the norms of filters need dense gradients; take AdamW",
-    GeometricSGD: "it has a geometry of its own; use it as it is",
-    Charted: "it is in the chart already",
-}
-"""Optimizers the chart cannot serve, and why."""
 
 
 def invariant(
@@ -85,22 +105,185 @@ def invariant(
     require_length(max_norm)
     if options.get("differentiable"):
         raise OptionError("invariant() has no differentiable=True: its coordinates change in place")
+    optimizer: Reparametrized
     if spec is None and not isinstance(params, nn.Module) and groups is None and gauge == Pooled():
-        return _clipping(in_chart(optimizer_class, Charted)(params, **options), max_norm)
-    if spec is None or not isinstance(params, nn.Module):
+        optimizer = reparametrize(optimizer_class, Reparametrized)(params, **options)
+    elif spec is None or not isinstance(params, nn.Module):
         raise OptionError(
             "give a model together with its symmetries, as in invariant(AdamW, model, spec=discover(model, "
             "example_inputs)), with groups=[...] for groups of its parameters and gauge=..., if you like; or "
             "groups of parameters alone"
         )
-    bound = BoundMetric(params, spec, gauge)
-    parameters = require_trainable(params) if groups is None else groups
-    return _clipping(in_chart(optimizer_class, FullyCharted)(bound, parameters, **options), max_norm)
-
-
-def _clipping(optimizer: Charted, max_norm: float | None) -> Charted:
+    else:
+        metric = ModelMetric(params, spec, gauge)
+        parameters = require_trainable(params) if groups is None else groups
+        made = reparametrize(optimizer_class, ReparametrizedInModelMetric)
+        optimizer = made(metric, parameters, **options)
     optimizer.set_max_norm(max_norm)
     return optimizer
+
+
+class Reparametrized(Clipping):
+    """Mixin that takes the step of the class after it in the coordinates q = w / s."""
+
+    wrapped_class: ClassVar[type[Optimizer]]
+    mixin: ClassVar["type[Reparametrized]"]
+
+    @property
+    def _made_by(self) -> str:
+        return "symoptim.invariant(...)"
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group; its geometry is ``"rows"`` unless it says otherwise."""
+        group = {"geometry": "rows", "axis": 0, **completed(param_group), "optimizer": type(self).__name__}
+        require_named_alike(self.param_groups, group)
+        super().add_param_group(group)
+        check_last_group(self.param_groups, self._check)
+
+    def _check(self, group: Group) -> None:
+        """Refuse a group the chart cannot serve, and warn of filters that it will leave at zero."""
+        check_rate(group.get("lr", 0.0))
+        check_parameters(group)
+        warn_of_zero_filters(group)
+
+    @not_compiled
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Take one step of the wrapped optimizer in the chart.
+
+        Should that step fail, weights and gradients are brought back; its state is its own affair.
+
+        Args:
+            closure: reevaluates the model and returns the loss.
+
+        Returns:
+            The loss of the closure, if there is one.
+        """
+        loss = None if closure is None else loss_of(closure)
+        check_gradients(self.param_groups)
+        self._warn_of_trainer()
+        gradients = gradients_of(self)
+        share = None if self.max_norm is None else self._clipping_share(self.max_norm)
+        scales = self.scales()
+        points = [Point.of(parameter, scales[parameter]) for parameter, _ in gradients if parameter in scales]
+        try:
+            for parameter, gradient in gradients:
+                # Some steps write to gradients they are given: torch's SGD with foreach and nesterov does.
+                parameter.grad = gradient.clone()
+            if share is not None:
+                shorten(gradients_of(self), share)
+            for point in points:
+                point.enter()
+            _unhooked_step(self.wrapped_class)(self)
+            for point in points:
+                point.leave()
+        except BaseException:
+            for point in points:
+                point.parameter.copy_(point.weights)
+            raise
+        finally:
+            for parameter, gradient in gradients:
+                parameter.grad = gradient
+        if share is not None:  # only now: a step that is refused leaves gradients as they were
+            shorten(gradients, share)
+        return loss
+
+    def scales(self) -> Factors:
+        """Scales s of the parameters that are in the chart and have a gradient; plain ones are not in it."""
+        return filter_norms(self.param_groups)
+
+    def load_state_dict(self, state_dict: State) -> None:
+        """Load a saved state; one of another optimizer or geometry is refused and changes nothing."""
+        with loading(self, check=self._check_saved, finish=self._finish_loading):
+            super().load_state_dict(state_dict)
+
+    def _check_saved(self, saved: State) -> None:
+        """Refuse a state this optimizer cannot take over."""
+        for group in saved["param_groups"]:
+            check_rate(group.get("lr", 0.0))
+
+    def _finish_loading(self, saved: State) -> None:
+        """Take over what else a loaded state has; nothing here."""
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        """Pickle by the wrapped class: the class made for it has no name to import it by."""
+        return _empty, (self.wrapped_class, self.mixin), self.__getstate__()
+
+
+class Point(NamedTuple):
+    """Where a parameter is: its weights w, the scales s of its filters, its coordinates q = w / s.
+
+    All are in the precision of updates (squares of float16 overflow early), rounded where they are used.
+    """
+
+    parameter: Tensor
+    weights: Tensor
+    scale: Tensor
+    coordinates: Tensor
+
+    @staticmethod
+    def of(parameter: Tensor, scales: tuple[Tensor, ...]) -> "Point":
+        """The point of a parameter whose weights have that scale, a product of factors."""
+        weights = parameter.detach().to(update_dtype(parameter.dtype), copy=True)
+        scale = functools.reduce(torch.mul, [replicated_like(factor, weights) for factor in scales])
+        # A zero filter has q = 0 and s g = 0, and so stays where it is, as in the scaled metric.
+        coordinates = weights / torch.where(scale == 0, 1, scale)
+        # Rounded as the parameter will hold them, so that a step that moves nothing moves nothing.
+        rounded = coordinates.to(parameter.dtype).to(weights.dtype)
+        return Point(parameter, weights, scale, rounded)
+
+    def enter(self) -> None:
+        """Put the parameter, and the copy of its gradient it has by now, into the chart."""
+        gradient = self.parameter.grad
+        assert gradient is not None
+        write(self.parameter, self.coordinates)
+        write(gradient, self.scale * gradient)
+
+    def leave(self) -> None:
+        """Bring the parameter back from where the step has moved its coordinates."""
+        moved = self.parameter.to(self.weights.dtype) - self.coordinates
+        write(self.parameter, self.weights + self.scale * moved)
+
+
+class ReparametrizedInModelMetric(InModelMetric, Reparametrized):
+    """Mixin that takes the step of the class after it in the coordinates q = w / s, s of the full metric."""
+
+    state_exponents: ClassVar[Mapping[str, int]] = {}
+    """Powers of the weight's scale by which state moves: none does, it is in coordinates that do not."""
+
+    def __init__(self, metric: ModelMetric, params: ParamsT, **options: Any) -> None:
+        """Take the metric, and the parameters and options of the wrapped class."""
+        self.metric = metric
+        super().__init__(params, **options)
+
+
+@functools.cache
+def reparametrize(optimizer_class: type[Optimizer], mixin: type[Reparametrized]) -> Any:
+    """The class ``invariant`` builds: ``optimizer_class`` with its step in that chart."""
+    name = f"Invariant{optimizer_class.__name__}"
+    return type(name, (mixin, optimizer_class), {"wrapped_class": optimizer_class, "mixin": mixin})
+
+
+def _empty(optimizer_class: type[Optimizer], mixin: type[Reparametrized]) -> Optimizer:
+    """An instance to be filled by unpickling."""
+    made: Any = reparametrize(optimizer_class, mixin)
+    return made.__new__(made)
+
+
+def _unhooked_step(optimizer_class: type[Optimizer]) -> Callable[[Optimizer], Any]:
+    """The class's own step; torch wraps it to call the step hooks, which the chart's step does already."""
+    step = optimizer_class.step
+    return inspect.unwrap(step, stop=lambda f: not getattr(f, "hooked", False))
+
+
+REFUSED: dict[type[Optimizer], str] = {
+    LBFGS: "it compares weights of different steps, which are in different coordinates; take AdamW or SGD",
+    ASGD: "it averages weights of different steps, which are in different coordinates; take AdamW or SGD",
+    SparseAdam: "the norms of filters need dense gradients; take AdamW",
+    GeometricSGD: "it has a geometry of its own; use it as it is",
+    Reparametrized: "it is in the chart already",
+}
+"""Optimizers the chart cannot serve, and why."""
 
 
 def _require_servable(optimizer_class: type[Optimizer]) -> None:

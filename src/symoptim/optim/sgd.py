@@ -1,29 +1,30 @@
 """``ScaledSGD`` (SM) and ``UnitNormSGD`` (UN): signatures and what they promise."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor, nn
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import GeometryWarning, OptionError, ZeroFilterError
 from symoptim.geometry.unit_norm import NOTED
-from symoptim.optim.apply import Factors, filter_norms
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.checks import (
+from symoptim.optim.functional import Factors, filter_norms
+from symoptim.optim.master_weights import State
+from symoptim.optim.param_groups import ParameterGroups
+from symoptim.optim.unit_rows import (
+    GaugeStart,
+    changes_of_norms,
+    gauge_start,
+    require_unit_norm_in_parts,
+)
+from symoptim.optim.validation import (
     Group,
     completed,
     filters_without_direction,
     first_few,
     warn_of_zero_filters,
     warn_user,
-)
-from symoptim.optim.groups import ParameterGroups
-from symoptim.optim.unit_rows import (
-    GaugeStart,
-    changes_of_norms,
-    gauge_start,
-    require_unit_norm_in_parts,
 )
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
@@ -98,11 +99,11 @@ class ScaledSGD(GeometricSGD):
                 CUDA graph can be captured at any time and follows a scheduler.
             differentiable: let autograd run through the step (float32 and float64, not with ``foreach``).
         """
-        self.set_max_norm(max_norm)
         super().__init__(
             params,
             lr,
             momentum,
+            max_norm=max_norm,
             nesterov=nesterov,
             weight_decay=weight_decay,
             maximize=maximize,
@@ -158,7 +159,7 @@ class UnitNormSGD(GeometricSGD):
     updates: ClassVar[Mapping[Geometry, Update]] = {"rows": UNIT_NORM, "columns": PLAIN, "plain": PLAIN}
 
     _gauge_start: GaugeStart | None = None
-    _noted: Mapping[Tensor, int | None] = {}
+    _unstepped: Mapping[Tensor, int | None] = {}
     """Weights not stepped yet: their version once they had unit norm, None for those frozen till now."""
 
     def __init__(
@@ -203,14 +204,15 @@ class UnitNormSGD(GeometricSGD):
             differentiable: let autograd run through the step, and through the normalization (float32 and
                 float64, not with ``foreach``).
         """
-        self.set_max_norm(max_norm)
         if isinstance(params, ParameterGroups) and params.model is not None and params.spec is not None:
             self._gauge_start = self._known_start(params, params.model, params.spec, normalize)
             params = params if self._gauge_start is None else self._gauge_start.groups
+        self._own_options = {"normalize": normalize}
         super().__init__(
             params,
             lr,
             momentum,
+            max_norm=max_norm,
             nesterov=nesterov,
             weight_decay=weight_decay,
             maximize=maximize,
@@ -218,7 +220,6 @@ class UnitNormSGD(GeometricSGD):
             fused=fused,
             capturable=capturable,
             differentiable=differentiable,
-            normalize=normalize,
         )
 
     def _check_options(self, group: Group) -> None:
@@ -247,7 +248,7 @@ class UnitNormSGD(GeometricSGD):
         super()._start(group)
         if group["geometry"] == "rows":
             versions = {p: _version_of(p) if p.requires_grad else None for p in group["params"]}
-            self._noted = {**self._noted, **versions}
+            self._unstepped = {**self._unstepped, **versions}
 
     def _check_norms(self, group: Group, some: list[Tensor], *, changed_since: bool = False) -> None:
         """Refuse to change norms, or warn of it, as the user wants."""
@@ -289,9 +290,10 @@ class UnitNormSGD(GeometricSGD):
         """None: rows have unit norm, and columns and plain parameters take plain steps."""
         return {}
 
-    def _check_first(self) -> None:
-        """Look at rows before their first step: they may have been frozen when added, or loaded since."""
-        first = {p: version for p, version in self._noted.items() if p.grad is not None}
+    def _check_step(self) -> None:
+        """Look at rows before their first step too: they may have been frozen when added, or loaded since."""
+        super()._check_step()
+        first = {p: version for p, version in self._unstepped.items() if p.grad is not None}
         if not first:
             return
         for group in self.param_groups:
@@ -301,10 +303,10 @@ class UnitNormSGD(GeometricSGD):
                 self._check_norms(group, thawed)
                 loaded = [p for p in mine if first[p] is not None and first[p] != _version_of(p)]
                 self._check_norms(group, loaded, changed_since=True)
-        self._noted = {p: version for p, version in self._noted.items() if p not in first}
+        self._unstepped = {p: version for p, version in self._unstepped.items() if p not in first}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_noted": self._noted}
+    def __getstate__(self) -> State:
+        return {**super().__getstate__(), "_unstepped": self._unstepped}
 
     def _known_start(
         self, params: ParameterGroups, model: nn.Module, spec: SymmetrySpec, normalize: bool | None

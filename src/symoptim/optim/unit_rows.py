@@ -12,7 +12,7 @@ from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
 from symoptim.geometry.unit_norm import NOTED, change_of_norms
 from symoptim.modules import unwrapped
-from symoptim.optim.checks import Group, labeled, zero_redundancy_optimizer
+from symoptim.optim.validation import Group, is_trained_matrix, labeled, zero_redundancy_optimizer
 from symoptim.routing import axes_of
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.state import TOLERANCE
@@ -94,7 +94,7 @@ def gauge_start(model: nn.Module, spec: SymmetrySpec, groups: list[Group]) -> Ga
         for group in groups
         if group["geometry"] == "rows" and group["normalize"] is not False
         for parameter in group["params"]
-        if _is_movable(parameter) and not bool(_without_direction(parameter, group["axis"]))
+        if is_trained_matrix(parameter) and not bool(_without_direction(parameter, group["axis"]))
     }
     gauge = gauge_weights(model, spec, rows)
     there = spec.require_model(unwrapped(model))
@@ -112,10 +112,6 @@ def gauge_start(model: nn.Module, spec: SymmetrySpec, groups: list[Group]) -> Ga
         name for group in groups if group["normalize"] is None for name, p in labeled(group) if p in loose
     ]
     return GaugeStart(model, spec, element, parted, {*rows} - loose, others)
-
-
-def _is_movable(parameter: Tensor) -> bool:
-    return parameter.requires_grad and not parameter.is_meta and parameter.ndim > 1
 
 
 def _without_direction(parameter: Tensor, axis: int) -> Tensor:
@@ -140,14 +136,14 @@ def changes_of_norms(group: Group, some: Iterable[Tensor]) -> dict[str, float]:
 
     Args:
         group: of ``rows``.
-        some: weights of it that are asked about; frozen ones are not normalized.
+        some: the weights of it to compare; frozen ones are not normalized.
 
     Returns:
         The largest factor of each, by the words that name it.
     """
-    asked, found = {*some}, dict[str, float]()
+    wanted, found = {*some}, dict[str, float]()
     for name, parameter in labeled(group):
-        if parameter not in asked or not _is_movable(parameter):
+        if parameter not in wanted or not is_trained_matrix(parameter):
             continue
         over = axes_of("rows", group["axis"], parameter.ndim)
         factor = change_of_norms(parameter, over)
@@ -162,11 +158,7 @@ def require_unit_norm_in_parts() -> None:
     All its parameters are looked at, so that all processes refuse.
     """
     whole = zero_redundancy_optimizer()
-    if whole is not None:
-        _require_unit_norm(whole.param_groups)
-
-
-def _require_unit_norm(groups: list[Group]) -> None:
+    groups: list[Group] = [] if whole is None else whole.param_groups
     named: list[Group] = [{"geometry": "rows", "axis": 0, **group} for group in groups]
     changed = [changes_of_norms(group, group["params"]) for group in named if group["geometry"] == "rows"]
     if names := [name for group in changed for name in group]:

@@ -15,9 +15,9 @@ from symoptim import discover
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table
 from symoptim.kernels.numbers import numbers_of
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Gauge
-from symoptim.optim.fusible import KINDS
+from symoptim.optim.fused_support import KINDS
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.updates.step import StepOptions, step
 from tests.support.kernel_steps import tolerance
@@ -195,7 +195,7 @@ def test_scales_are_the_reference(gauge: Gauge, dtype: torch.dtype) -> None:
     tensors["8.weight"] = tensors["8.weight"].to(torch.float32 if dtype == torch.float64 else torch.float64)
     found = CudaMetric(metric, tensors, 2.0, torch.device("cpu"), dtype)
     found.enqueue(lambda: tensors)
-    for name, (rows, columns, twice) in found.sides.items():
+    for name, (rows, columns, twice) in found.factors.items():
         one, *others = expected[name]
         for other in others:
             one = one * other

@@ -15,7 +15,7 @@ from symoptim.ensemble.fast.hidden_layer import StackedNorm, require_variance
 from symoptim.ensemble.images import Batch
 from symoptim.ensemble.run_group import RunGroup
 from symoptim.kernels.triton.warmup import Launch, compile_all
-from symoptim.optim.fusible import KINDS
+from symoptim.optim.fused_support import KINDS
 from symoptim.updates.catalog import PLAIN, SCALED
 
 SMALLEST_TILE = 16  # that Triton multiplies

@@ -63,7 +63,7 @@ def resolve(largest, log_mean, exponents, generators, rows, columns, values, siz
 
 @kernel
 def log_sides(log_scales, places, weights, power, out):
-    """Write the logarithms of factors; see :class:`symoptim.metric.sides.AllSides`."""
+    """Write the logarithms of factors; see :class:`symoptim.metric.factor_buffers.FactorBuffers`."""
     power = out.dtype.type(power)
     for i in range(out.size):
         moved = (log_scales[places[i, 1]] - log_scales[places[i, 2]]) / 2

@@ -1,6 +1,6 @@
 # pyright: basic, reportMissingImports=false, reportIndexIssue=false
 # ruff: noqa: N803 - constants of a compiled kernel have names in capital letters
-"""From norms to sizes of units, scales and factors of the full metric (:mod:`symoptim.metric.measure`).
+"""From norms to sizes of units, scales and factors of the full metric (:mod:`symoptim.metric.reference`).
 
 All sums are of float64, and each is taken by one program, in an order that never changes. Logarithms of
 scales are sums of log-sizes times exponents: products with sparse matrices, which are given by rows as

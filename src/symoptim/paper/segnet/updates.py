@@ -19,8 +19,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import SGD, AdamW, Optimizer
 
-from symoptim.optim.groups import ParameterGroups, param_groups
 from symoptim.optim.invariant import invariant
+from symoptim.optim.param_groups import ParameterGroups, param_groups
 from symoptim.optim.sgd import ScaledSGD, UnitNormSGD
 
 Make = Callable[[nn.Module, Tensor], Optimizer]

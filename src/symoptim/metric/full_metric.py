@@ -8,10 +8,10 @@ from torch import Tensor
 
 from symoptim.geometry.distributed import gathered
 from symoptim.metric.gauge import Gauge, Own
-from symoptim.metric.layout import Layout, layout_of
 from symoptim.metric.levels import Level
-from symoptim.metric.measure import measured
 from symoptim.metric.plan import Plan, plan_of
+from symoptim.metric.reference import measured
+from symoptim.metric.term_layout import Layout, layout_of
 from symoptim.symmetry.sparse import Sparse
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import unique_values
@@ -68,7 +68,7 @@ class FullMetric:
         }
         return FullMetric(layout, alive, plans, gauge, gauge.own_rows(layout, tensors, alive))
 
-    def read(self) -> set[str]:
+    def tensors_read(self) -> set[str]:
         """Names of the tensors that sizes are read off."""
         levels = [level for plan in self.plans.values() for level in plan.levels]
         return {reading.tensor for level in levels for reading in level.readings}

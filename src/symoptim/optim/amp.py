@@ -13,11 +13,11 @@ from torch.optim import Optimizer
 
 from symoptim.geometry.filters import update_dtype
 from symoptim.kernels.dispatch import why_not_here
-from symoptim.optim.checks import Group
-from symoptim.optim.fusible import wants_fused
+from symoptim.optim.fused_support import wants_fused
+from symoptim.optim.validation import Group
 
 
-class Scaling(NamedTuple):
+class LossScaling(NamedTuple):
     """What gradients are to be divided by, and whether any was not finite: then nothing may be done."""
 
     scale: Tensor
@@ -29,7 +29,7 @@ class Scaling(NamedTuple):
         return wide / self.scale.to(wide.device)
 
 
-def takes_scaling(groups: Sequence[Group]) -> bool:
+def supports_loss_scaling(groups: Sequence[Group]) -> bool:
     """Whether all parameters of the groups are stepped by kernels that know how to divide."""
     return all(
         wants_fused(group)
@@ -38,10 +38,10 @@ def takes_scaling(groups: Sequence[Group]) -> bool:
     )
 
 
-def scaling_of(optimizer: Optimizer) -> Scaling | None:
-    """What a GradScaler has told the optimizer, if one has."""
+def loss_scaling(optimizer: Optimizer) -> LossScaling | None:
+    """What a GradScaler has left with the optimizer, within a step that it has called."""
     found: Tensor | None = getattr(optimizer, "found_inf", None)
     if found is None:
         return None
     scale: Tensor | None = getattr(optimizer, "grad_scale", None)
-    return Scaling(torch.ones_like(found) if scale is None else scale, found)
+    return LossScaling(torch.ones_like(found) if scale is None else scale, found)

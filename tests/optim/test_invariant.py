@@ -9,8 +9,7 @@ from torch.optim import LBFGS, SGD, AdamW, Optimizer
 
 from symoptim import ScaledSGD, UnitNormSGD, invariant, param_groups
 from symoptim.errors import GradientError, OptionError, ZeroFilterWarning
-from symoptim.optim.chart import Charted, in_chart
-from symoptim.optim.invariant import REFUSED
+from symoptim.optim.invariant import REFUSED, Reparametrized, reparametrize
 from tests.support.trajectories import batches, network
 
 WRAPPED: dict[str, dict[str, float]] = {
@@ -139,7 +138,7 @@ def test_arguments_in_the_wrong_order_are_refused_in_a_few_words() -> None:
 
 def test_a_charted_class_is_not_charted_again() -> None:
     with pytest.raises(OptionError, match="in the chart already"):
-        invariant(in_chart(SGD, Charted), [nn.Parameter(torch.ones(2, 2))])
+        invariant(reparametrize(SGD, Reparametrized), [nn.Parameter(torch.ones(2, 2))])
 
 
 def test_a_differentiable_chart_is_refused() -> None:

@@ -12,25 +12,26 @@ from symoptim.geometry.filters import update_dtype
 from symoptim.kernels import table as columns
 from symoptim.kernels.dispatch import dtype_there, why_no_numba, why_not_here, why_not_lying
 from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
-from symoptim.metric.sides import Sides
-from symoptim.optim.bucket import KEPT
-from symoptim.optim.checks import Group, labeled, warn_user
-from symoptim.optim.places import local, why_not_in_memory
-from symoptim.optim.precision import State
+from symoptim.metric.factor_buffers import RowColumnFactors
+from symoptim.optim.master_weights import State
+from symoptim.optim.tensor_snapshot import local, reason_without_address
+from symoptim.optim.validation import Group, labeled, warn_user
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
+STATE_COLUMNS = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
+"""State that kernels use, and the column of the table that its address goes to."""
 KINDS: dict[Update, int] = {PLAIN: columns.PLAIN, SCALED: columns.SCALED, UNIT_NORM: columns.UNIT}
 
 
-def why_not(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -> str | None:
+def unsupported_reason(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -> str | None:
     """Why a kernel cannot step a parameter, even if there are some for its device; or None if one can."""
     if update not in KINDS:
         return "there is no kernel for this update"
     if group["differentiable"]:
         return "autograd cannot follow a kernel (differentiable=True)"
-    if there := why_not_in_memory(parameter):
+    if there := reason_without_address(parameter):
         return there
-    if there := why_not_in_memory(gradient):
+    if there := reason_without_address(gradient):
         return f"of its gradient, {there}"
     mine, its = _kind(parameter), _kind(gradient)
     if mine != its:
@@ -51,7 +52,7 @@ def why_not(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -
     return why_not_lying(weights.device, lay_of(weights, axis_of(group, update)))
 
 
-def why_no_kernel(parameter: Tensor) -> str | None:
+def reason_without_kernel(parameter: Tensor) -> str | None:
     """Why there are no kernels for parameters like this one on this machine, or None if there are."""
     return why_not_here(parameter.device, dtype_there(parameter.device, parameter.dtype))
 
@@ -63,7 +64,7 @@ def require_kernels(group: Group) -> None:
     """
     if group["fused"]:
         for name, parameter in labeled(group):
-            if not parameter.is_meta and (reason := why_no_kernel(parameter)):
+            if not parameter.is_meta and (reason := reason_without_kernel(parameter)):
                 raise OptionError(
                     f"{name} cannot take fused steps: {reason}. Or leave fused at None to have it stepped "
                     "otherwise"
@@ -98,16 +99,16 @@ def cannot_move(parameter: Tensor, axis: int | None, update: Update) -> bool:
     return update is UNIT_NORM and axis is not None and parameter.numel() == parameter.shape[axis]
 
 
-def why_not_with(parameter: Tensor, state: State) -> str | None:
+def unsupported_state(parameter: Tensor, state: State) -> str | None:
     """Why a kernel cannot step a parameter with this state, or None if it can."""
-    for key in KEPT:
+    for key in STATE_COLUMNS:
         kept = state.get(key)
         if kept is None:
             continue
         if _kind(kept) != _kind(parameter, update_dtype(parameter.dtype)):
             return f"its {key} is {_kind(kept)}"
-        if why_not := why_not_in_memory(kept):
-            return f"of its {key}, {why_not}"
+        if reason := reason_without_address(kept):
+            return f"of its {key}, {reason}"
     return None
 
 
@@ -116,43 +117,44 @@ def wants_fused(group: Group) -> bool:
     return group["fused"] is not False and (group["fused"] is True or group["foreach"] is None)
 
 
-def taken_of(
+def fusable_parameters(
     group: Group,
     update: Update,
-    sides: Mapping[Tensor, Sides | None],
+    factors: Mapping[Tensor, RowColumnFactors | None],
     state: Mapping[Tensor, State],
 ) -> set[Tensor]:
-    """Parameters of a group that kernels can take."""
-    taken: set[Tensor] = set()
+    """Parameters of a group with a gradient that kernels can step."""
+    found: set[Tensor] = set()
     if not wants_fused(group):
-        return taken
+        return found
     for name, parameter in labeled(group):
         if parameter.grad is not None:
-            reason = why_not(parameter, parameter.grad, group, update)
-            reason = reason or why_not_with(parameter, state.get(parameter, {})) or why_no_kernel(parameter)
+            reason = unsupported_reason(parameter, parameter.grad, group, update)
+            reason = reason or unsupported_state(parameter, state.get(parameter, {}))
+            reason = reason or reason_without_kernel(parameter)
             if reason is not None and reason == why_no_numba():
                 _warn_of_slow_steps(reason)
-            if reason is None and parameter in sides and sides[parameter] is None:
+            if reason is None and parameter in factors and factors[parameter] is None:
                 reason = "its scales are not those of rows and columns, or there is no kernel that finds them"
             if reason is None:
-                taken.add(parameter)
+                found.add(parameter)
             elif group["fused"]:
                 raise OptionError(
                     f"{name} cannot take a fused step: {reason}. Leave fused at None to have it stepped "
                     "otherwise"
                 )
-    return taken
+    return found
 
 
-def without_shared(groups: Sequence[Group], taken: Sequence[set[Tensor]]) -> list[set[Tensor]]:
-    """Parameters that are taken, less those that share memory: threads would step it at the same time."""
+def without_shared_memory(groups: Sequence[Group], fusable: Sequence[set[Tensor]]) -> list[set[Tensor]]:
+    """Fusable parameters less those that share memory: threads would step it at the same time."""
     found: list[tuple[int, int, str, Tensor, Group]] = []
-    for group, kept in zip(groups, taken, strict=True):
+    for group, mine in zip(groups, fusable, strict=True):
         for name, parameter in labeled(group):
             here = local(parameter.detach())
-            if parameter in kept and here.numel():
+            if parameter in mine and here.numel():
                 start = here.data_ptr()
-                found.append((start, start + here.numel() * here.element_size(), name, parameter, group))
+                found.append((start, start + here.nbytes, name, parameter, group))
     found.sort(key=lambda one: one[0])
     shared: set[Tensor] = set()
     reach, furthest = 0, 0
@@ -167,4 +169,4 @@ def without_shared(groups: Sequence[Group], taken: Sequence[set[Tensor]]) -> lis
             shared |= {parameter, other}
         if end > reach:
             reach, furthest = end, index
-    return [kept - shared for kept in taken]
+    return [mine - shared for mine in fusable]

@@ -19,14 +19,9 @@ import torch
 from torch import Tensor
 
 from symoptim.geometry.distributed import complete, gathered, replicated_like
-from symoptim.metric.layout import Layout
 from symoptim.metric.levels import Level, Reading
 from symoptim.metric.plan import Plan
-
-
-def read_norms(level: Level, weights: Mapping[str, Tensor], log_scales: Tensor) -> Tensor:
-    """Logarithms of all norms of a level, reading by reading."""
-    return torch.cat([log_norms(one, weights[one.tensor], log_scales) for one in level.readings])
+from symoptim.metric.term_layout import Layout
 
 
 def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor]) -> Tensor:
@@ -43,7 +38,7 @@ def measured(layout: Layout, plan: Plan, weights: Mapping[str, Tensor]) -> Tenso
     sizes = layout.exponents.values.new_zeros(layout.generators)
     log_scales = layout.exponents.values.new_zeros(layout.positions)
     for level in plan.levels:
-        norms = read_norms(level, weights, log_scales)
+        norms = torch.cat([log_norms(one, weights[one.tensor], log_scales) for one in level.readings])
         own = norms.index_select(0, level.chosen) - log_scales.index_select(0, level.positions)
         size = _log_root_mean_square(own, level) / level.exponents
         sizes = sizes.index_copy(0, level.generators, size)

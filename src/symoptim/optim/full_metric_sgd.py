@@ -1,27 +1,90 @@
-"""``FullMetricSGD``: SGD that no rescaling of the network can be seen in."""
+"""``FullMetricSGD``: SGD that no rescaling of the network can be seen in; and what else has that metric."""
 
 from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
-from symoptim.metric.fused import FusedMetric
+from symoptim.errors import OptionError
 from symoptim.metric.gauge import Gauge, Pooled
-from symoptim.metric.sides import Sides
-from symoptim.optim.apply import Factors
+from symoptim.modules import unwrapped
 from symoptim.optim.base import GeometricSGD
-from symoptim.optim.bound import BoundMetric
-from symoptim.optim.fused import FusedSteps
-from symoptim.optim.fusible import wants_fused
-from symoptim.optim.in_full_metric import InFullMetric, require_trainable
+from symoptim.optim.functional import Factors
+from symoptim.optim.master_weights import State
+from symoptim.optim.model_metric import ModelMetric
+from symoptim.optim.validation import Group, require_params
 from symoptim.routing import Geometry
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.updates.catalog import PLAIN, Update
 from symoptim.updates.step import Rate
 
 
-class FullMetricSGD(InFullMetric, GeometricSGD):
+class InModelMetric(Optimizer):
+    """Mixin of optimizers whose parameters have the scales of a model's full metric.
+
+    It goes before a class that has ``_check_saved(saved)`` and ``_finish_loading(saved)``.
+    """
+
+    metric: ModelMetric  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def add_param_group(self, param_group: Group) -> None:
+        """Add a group of the model's parameters; one that is refused changes nothing."""
+        if param_group.get("geometry", "plain") != "plain":
+            raise OptionError(
+                f"geometry '{param_group['geometry']}' has no place in the full metric, which gives every "
+                "weight a scale: give parameters of the model, or groups without 'geometry'"
+            )
+        require_params(param_group)
+        given = param_group["params"]
+        named = [self.metric.named(member) for member in ([given] if isinstance(given, Tensor) else given)]
+        super().add_param_group({**param_group, "params": named, "geometry": "plain", **self.metric.saved()})
+        self.metric.warnings.grouped(parameter for _, parameter in named)
+
+    def scales(self) -> Factors:
+        """Scales s of the parameters that move with any rescaling of the model."""
+        self.metric.require_all_seen()
+        return self.metric.factors(self.state, 1.0)
+
+    def _check_saved(self, saved: State) -> None:
+        super()._check_saved(saved)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        for group in saved["param_groups"]:
+            self.metric.require_ours(group["alive"])
+
+    def _finish_loading(self, saved: State) -> None:
+        super()._finish_loading(saved)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        # A state without any memory, of another optimizer that has not stepped, leaves ours as it is.
+        self.metric.load(self.param_groups[0].get("alive", self.metric.full.alive))
+        for group in self.param_groups:
+            group["alive"] = self.metric.full.alive.clone()
+
+    def __repr__(self) -> str:
+        """As torch's, without the long memory of which blocks were zero."""
+        groups = self.param_groups
+        self.param_groups = [{key: group[key] for key in group if key != "alive"} for group in groups]
+        try:
+            return super().__repr__()
+        finally:
+            self.param_groups = groups
+
+    def __getstate__(self) -> State:
+        return {**super().__getstate__(), "metric": self.metric}
+
+
+def require_trainable(model: nn.Module) -> list[Tensor]:
+    """Parameters of a model that are trained; an error if there are none."""
+    found: list[Tensor] = [one for one in unwrapped(model).parameters() if one.requires_grad]
+    if not found:
+        raise OptionError(
+            f"no parameter of {type(unwrapped(model)).__name__} requires gradients, so that there is "
+            "nothing to train: call requires_grad_() of what is to be trained first, or give parameters that "
+            "will be as groups="
+        )
+    return found
+
+
+class FullMetricSGD(InModelMetric, GeometricSGD):  # pyright: ignore[reportIncompatibleVariableOverride]
     r"""SGD in the full metric: every weight's gradient times the square of a scale that moves with it.
 
     .. math:: \theta \leftarrow \theta - r\, s^2 g
@@ -50,9 +113,6 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
     updates: ClassVar[Mapping[Geometry, Update]] = {"plain": PLAIN}
     state_exponents: ClassVar[Mapping[str, int]] = {"momentum_buffer": 1, "master": 1}
     """Powers of the weight's scale by which state moves, for :meth:`.SymmetrySpec.rescale_`."""
-
-    _fused_metric: FusedMetric | None = None
-    _looked_at: FusedSteps | None = None
 
     def __init__(
         self,
@@ -94,12 +154,12 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
                 are none for a parameter, False never uses any.
             capturable: make the state at once and keep the rate as a tensor beside the parameters.
         """
-        self.set_max_norm(max_norm)
-        self.bound = BoundMetric(model, spec, gauge)
+        self.metric = ModelMetric(model, spec, gauge)
         super().__init__(
             require_trainable(model) if groups is None else groups,
             lr,
             momentum,
+            max_norm=max_norm,
             nesterov=nesterov,
             weight_decay=weight_decay,
             maximize=maximize,
@@ -107,31 +167,3 @@ class FullMetricSGD(InFullMetric, GeometricSGD):
             fused=fused,
             capturable=capturable,
         )
-
-    def _sides(self) -> Mapping[Tensor, Sides | None]:
-        self.bound.require_all_seen()  # before any state is made
-        for group in self.param_groups:  # which may have got others since they were added
-            for parameter in group["params"]:
-                self._named(parameter)
-        self._fused_metric = self.bound.fused(2.0) if any(map(wants_fused, self.param_groups)) else None
-        return self.bound.sides(self._fused_metric)
-
-    def _still_fits(self, fused: FusedSteps) -> bool:
-        if not super()._still_fits(fused):
-            return False
-        return self._looked_at is not fused or self.bound.sight(self._rest) == self._seen
-
-    def _metric(self, fused: FusedSteps) -> Factors:
-        self.bound.require_all_seen()
-        if self._fused_metric is not None and fused.stepped:
-            if fused is not self._looked_at:
-                self._look_at_rest(fused)
-            self._fused_metric.refresh(lambda: self.bound.weights(self.state))
-        return self.bound.factors(self.state, 2.0) if any(fused.left) else {}
-
-    def _look_at_rest(self, fused: FusedSteps) -> None:
-        """Note where the weights are that kernels read and do not step; the others are looked at in steps."""
-        stepped = set(fused.stepped)
-        self._looked_at = fused
-        self._rest = [parameter for parameter in self.bound.tensors.values() if parameter not in stepped]
-        self._seen = self.bound.sight(self._rest)

@@ -1,17 +1,17 @@
-"""Where the factors of rows and columns of all tensors are: in one piece of memory, as kernels take them."""
+"""Factors of the metric by rows and columns, for all tensors in one piece of memory, as kernels take them."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from symoptim.kernels.lay import EVEN
-from symoptim.metric.flat import Matrix, as_matrix
-from symoptim.metric.layout import Layout
+from symoptim.metric.matrix_view import Matrix, as_matrix
+from symoptim.metric.term_layout import Layout
 
 
-class Sides(NamedTuple):
+class RowColumnFactors(NamedTuple):
     """Factors of a matrix, by row and by column; to be multiplied twice if only one side has any."""
 
     rows: Tensor
@@ -19,7 +19,18 @@ class Sides(NamedTuple):
     twice: bool
 
 
-class AllSides:
+class FusedMetric(Protocol):
+    """The full metric by kernels: the factors of :meth:`.FullMetric.factors` that are by rows and columns."""
+
+    factors: dict[str, RowColumnFactors]
+    """Where they are, by name of the tensor."""
+
+    def refresh(self, weights: Callable[[], Mapping[str, Tensor]]) -> None:
+        """Write the factors at these weights into :attr:`factors`; only values may have changed."""
+        ...
+
+
+class FactorBuffers:
     r"""Factors of all matrices, :math:`\exp p (w \lambda_o + (\lambda_a - \lambda_b) / 2)` to a power p.
 
     :math:`\lambda` are log-scales by position, zero one past the last. Where both sides of a matrix have a
@@ -38,23 +49,23 @@ class AllSides:
             device: of the factors.
             dtype: their type.
         """
-        places, weights = [torch.zeros(0, 3, dtype=torch.long)], [torch.zeros(0)]
-        self.by_name: dict[str, Sides] = {}
+        positions, weights = [torch.zeros(0, 3, dtype=torch.long)], [torch.zeros(0)]
+        self.by_name: dict[str, RowColumnFactors] = {}
         starts: dict[str, tuple[int, int, Matrix]] = {}
         end = 0
         for name, matrix in _matrices(layout, tensors, device, dtype).items():
-            places += _places(matrix, layout.positions)
+            positions += _positions(matrix, layout.positions)
             both = matrix.rows is not None and matrix.columns is not None
-            weights.append(torch.full((len(places[-2]) + len(places[-1]),), 1.0 if both else 0.5))
-            starts[name] = end, end + len(places[-2]), matrix
+            weights.append(torch.full((len(positions[-2]) + len(positions[-1]),), 1.0 if both else 0.5))
+            starts[name] = end, end + len(positions[-2]), matrix
             end += len(weights[-1])
-        self.places, self.weights = torch.cat(places), torch.cat(weights).to(dtype)
+        self.positions, self.weights = torch.cat(positions), torch.cat(weights).to(dtype)
         """Positions o, a, b and weights w of all factors, on the host."""
         self.values = torch.zeros(end, device=device, dtype=dtype)
         for name, (rows, columns, matrix) in starts.items():
             twice = matrix.rows is None or matrix.columns is None
             by_row, by_column = self.values[rows:][: matrix.height], self.values[columns:][: matrix.width]
-            self.by_name[name] = Sides(by_row, by_column, twice)
+            self.by_name[name] = RowColumnFactors(by_row, by_column, twice)
 
 
 def _matrices(
@@ -71,7 +82,7 @@ def _matrices(
     return found
 
 
-def _places(matrix: Matrix, nowhere: int) -> tuple[Tensor, Tensor]:
+def _positions(matrix: Matrix, nowhere: int) -> tuple[Tensor, Tensor]:
     """Positions of the factors of rows and columns."""
     rows = torch.full((matrix.height,), nowhere) if matrix.rows is None else matrix.rows
     columns = torch.full((matrix.width,), nowhere) if matrix.columns is None else matrix.columns

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim import Geometric, OwnRow, PathNorm, Pooled, SymmetrySpec, discover
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.symmetry.tensors import model_tensors
 from tests.support.metric_gauges import GAUGES, in_every_gauge

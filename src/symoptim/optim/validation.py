@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from symoptim.errors import (
     GradientError,
+    LayoutError,
     OptionError,
     ZeroFilterWarning,
     callers,
@@ -22,9 +23,8 @@ from symoptim.errors import (
     warn_user,
     with_article,
 )
-from symoptim.geometry.distributed import gathered
+from symoptim.geometry.distributed import gathered, is_distributed
 from symoptim.geometry.filters import lacks_direction
-from symoptim.optim.layout import require_layout, require_same_layout
 from symoptim.routing import axes_of, require_geometry
 
 Group = dict[str, Any]
@@ -176,6 +176,33 @@ def check_gradients(groups: list[Group]) -> None:
             require_same_layout(parameter, gradient, name)
 
 
+def require_layout(parameter: Tensor, name: str) -> None:
+    """Refuse a parameter that is still to be summed over processes, or that cannot be written."""
+    if parameter.layout is torch.strided and not is_distributed(parameter):
+        both = zip(parameter.shape, parameter.stride(), strict=True)
+        if parameter.numel() and any(size > 1 and stride == 0 for size, stride in both):
+            raise LayoutError(
+                f"{name} has several entries in the same memory (strides {parameter.stride()}), which cannot "
+                "be given different values: clone() it"
+            )
+    if is_distributed(parameter) and any(p.is_partial() for p in parameter.placements):
+        raise LayoutError(
+            f"{name} is laid out as {parameter.placements}; partial values are not "
+            "weights yet: redistribute it to Shard or Replicate first"
+        )
+
+
+def require_same_layout(parameter: Tensor, gradient: Tensor, name: str) -> None:
+    """Refuse a gradient that is not laid out like its parameter."""
+    ours = parameter.placements if is_distributed(parameter) else None
+    theirs = gradient.placements if is_distributed(gradient) else None
+    if ours != theirs:
+        raise LayoutError(
+            f"the gradient of {name} is laid out as {theirs}, the parameter as {ours}; they must match: "
+            "redistribute the gradient before the step"
+        )
+
+
 class Directionless(NamedTuple):
     """A parameter that has zero filters or worse."""
 
@@ -203,6 +230,11 @@ def is_zero(parameter: Tensor) -> bool:
     if parameter.is_meta or not parameter.numel():
         return False
     return not bool(gathered(parameter.detach().abs().sum()))
+
+
+def is_trained_matrix(parameter: Tensor) -> bool:
+    """Whether a parameter is trained, has its memory, and has filters."""
+    return parameter.requires_grad and not parameter.is_meta and parameter.ndim > 1
 
 
 def warn_of_zero_filters(group: Group) -> None:
@@ -244,9 +276,7 @@ def zero_redundancy_optimizer() -> Optimizer | None:
     return cast("Optimizer | None", next(found, None))
 
 
-def loss_of(closure: Callable[[], float] | None) -> float | None:
-    """Loss of the closure of a step, if there is one, with gradients enabled."""
-    if closure is None:
-        return None
+def loss_of(closure: Callable[[], float]) -> float:
+    """Loss of the closure of a step, with gradients enabled."""
     with torch.enable_grad():
         return closure()

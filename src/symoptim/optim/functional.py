@@ -4,20 +4,27 @@ Both call the same pure step. A batch axis is all it takes to step a stack of eq
 the ``foreach`` way is no second implementation: fewer, larger operations for one more copy of the data.
 """
 
-from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from symoptim.errors import OptionError
 from symoptim.geometry.distributed import is_distributed, replicated_like
 from symoptim.geometry.filters import Axes, norm, update_dtype
-from symoptim.optim.layout import write
-from symoptim.optim.precision import State, destinations, working_weights
+from symoptim.optim.master_weights import State, destinations, momentum_buffer, working_weights
+from symoptim.optim.validation import Group
 from symoptim.routing import axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions, step
+
+
+def write(target: Tensor, value: Tensor) -> None:
+    """Copy ``value`` to ``target``, which keeps its layout: DTensor replicates results of size one."""
+    if is_distributed(target) and is_distributed(value):
+        value = value.redistribute(placements=target.placements)
+    target.copy_(value)
+
 
 Factors = Mapping[Tensor, tuple[Tensor, ...]]
 """Numbers that broadcast against a parameter and are to be multiplied, by parameter."""
@@ -37,14 +44,18 @@ class Job(NamedTuple):
 
     def direction(self) -> Tensor:
         """The gradient in the metric, in the precision of updates."""
-        direction = self.gradient.to(update_dtype(self.parameter.dtype))
-        for number, factor in enumerate(self.metric):
-            scale = replicated_like(factor, direction)
-            direction = direction.mul_(scale) if number else direction * scale  # the first makes a copy
-        return direction
+        return times(self.gradient.to(update_dtype(self.parameter.dtype)), self.metric)
 
 
-def filter_norms(groups: Iterable[dict[str, Any]]) -> Factors:
+def times(tensor: Tensor, factors: Iterable[Tensor]) -> Tensor:
+    """A tensor times factors that broadcast against it."""
+    for number, factor in enumerate(factors):
+        scale = replicated_like(factor, tensor)
+        tensor = tensor.mul_(scale) if number else tensor * scale  # the first makes a copy
+    return tensor
+
+
+def filter_norms(groups: Iterable[Group]) -> Factors:
     """Norms of the filters of all parameters that have a gradient; plain ones are left out."""
     return {
         parameter: (
@@ -60,19 +71,19 @@ def filter_norms(groups: Iterable[dict[str, Any]]) -> Factors:
     }
 
 
-def apply(jobs: list[Job], update: Update, options: StepOptions, group: Mapping[str, Any]) -> None:
+def step_batch(jobs: list[Job], update: Update, options: StepOptions, group: Group) -> None:
     """Step the parameters of a group that are on one device, in the way the group asks for."""
     foreach = group["foreach"]
     if foreach is None:  # stack on accelerators, where launches cost more than copies
         alone = group["differentiable"] or any(is_distributed(job.parameter) for job in jobs)
         foreach = not alone and jobs[0].parameter.device.type != "cpu"
     if foreach:
-        apply_stacked(jobs, update, options)
+        step_stacked(jobs, update, options)
     else:
-        apply_each(jobs, update, options, differentiable=group["differentiable"])
+        step_each(jobs, update, options, differentiable=group["differentiable"])
 
 
-def apply_each(
+def step_each(
     jobs: Iterable[Job], update: Update, options: StepOptions, *, differentiable: bool = False
 ) -> None:
     """Step every parameter on its own.
@@ -85,7 +96,7 @@ def apply_each(
     """
     for job in jobs:
         weights = working_weights(job.parameter, job.state)
-        buffer = _buffer(job.state, weights) if options.momentum else None
+        buffer = momentum_buffer(job.state, weights) if options.momentum else None
         if differentiable:
             weights = weights.clone()
             buffer = None if buffer is None else buffer.clone()
@@ -96,7 +107,7 @@ def apply_each(
             write(destination, stepped.weights)
 
 
-def apply_stacked(jobs: Iterable[Job], update: Update, options: StepOptions) -> None:
+def step_stacked(jobs: Iterable[Job], update: Update, options: StepOptions) -> None:
     """Step all parameters of one shape together; distributed ones, which do not stack, one by one.
 
     Args:
@@ -111,16 +122,16 @@ def apply_stacked(jobs: Iterable[Job], update: Update, options: StepOptions) -> 
         stacks.setdefault(kind, []).append(job)
     for stack in stacks.values():
         if len(stack) == 1:
-            apply_each(stack, update, options)
+            step_each(stack, update, options)
         else:
-            _apply_stack(stack, update, options)
+            _step_stack(stack, update, options)
 
 
-def _apply_stack(jobs: list[Job], update: Update, options: StepOptions) -> None:
+def _step_stack(jobs: list[Job], update: Update, options: StepOptions) -> None:
     weights = [working_weights(job.parameter, job.state) for job in jobs]
-    buffers = (
-        [_buffer(job.state, w) for job, w in zip(jobs, weights, strict=True)] if options.momentum else []
-    )
+    buffers: list[Tensor] = []
+    if options.momentum:
+        buffers = [momentum_buffer(job.state, w) for job, w in zip(jobs, weights, strict=True)]
     stepped = step(
         update,
         torch.stack(weights),
@@ -140,47 +151,7 @@ def _copy_all(targets: list[Tensor], values: tuple[Tensor, ...]) -> None:
     torch._foreach_copy_(targets, values)  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
 
 
-def _buffer(state: State, weights: Tensor) -> Tensor:
-    """Momentum buffer of a parameter, zero before the first step; kept in place for captured graphs."""
-    if "momentum_buffer" not in state:
-        state["momentum_buffer"] = torch.zeros_like(weights, memory_format=torch.preserve_format)
-    return state["momentum_buffer"]
-
-
-def state_of(parameter: Tensor, states: MutableMapping[Tensor, State], *, momentum: bool) -> State:
-    """State of a parameter; where nothing has to be kept none is made, as in ``torch.optim.SGD``.
-
-    Args:
-        parameter: whose state it is.
-        states: of an optimizer, which makes missing ones when they are looked up.
-        momentum: whether the parameter is stepped with momentum.
-
-    Returns:
-        The state, or an empty one that is not kept.
-
-    Raises:
-        OptionError: somebody has put a state of another shape there.
-    """
-    kept = momentum or update_dtype(parameter.dtype) != parameter.dtype
-    state = states[parameter] if kept else states.get(parameter, {})
-    for name in ("momentum_buffer", "master"):
-        value = state.get(name)
-        if isinstance(value, Tensor) and value.shape != parameter.shape:
-            raise OptionError(
-                f"the state '{name}' of a parameter of shape {tuple(parameter.shape)} has shape "
-                f"{tuple(value.shape)}: load the state that was saved for it, or delete this one"
-            )
-    return state
-
-
-def make_state(parameter: Tensor, state: State, *, momentum: bool) -> None:
-    """Make the state of a parameter before its first step; a graph capturing that would repeat it."""
-    weights = working_weights(parameter.detach(), state)
-    if momentum:
-        _buffer(state, weights)
-
-
-def options_for(group: Mapping[str, Any], device: torch.device) -> StepOptions:
+def options_for(group: Group, device: torch.device) -> StepOptions:
     """Options of the pure step for parameters of a group on a device."""
     return StepOptions(
         lr=rate_for(group["lr"], device),
@@ -200,7 +171,7 @@ def rate_for(lr: Rate, device: torch.device) -> Rate:
     return scalar if scalar.device.type == "cpu" else scalar.to(device)
 
 
-def device_rate(group: Mapping[str, Any]) -> Rate:
+def device_rate(group: Group) -> Rate:
     """Rate as a tensor beside the parameters, which captured graphs read and schedulers change in place."""
     if not group["params"]:
         return group["lr"]

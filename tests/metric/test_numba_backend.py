@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim import FullMetricSGD, Geometric, OwnRow, PathNorm, Pooled, discover
-from symoptim.metric.full import FullMetric
+from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Gauge
 
 pytest.importorskip("numba", reason="the kernels for CPUs are compiled by numba: pip install numba")
@@ -29,7 +29,7 @@ class Stream(nn.Module):
 @pytest.mark.parametrize("gauge", [Pooled(), OwnRow(), PathNorm(), Geometric()])
 @torch.no_grad()
 def test_factors_are_those_of_the_pure_functions(gauge: Gauge, dtype: torch.dtype) -> None:
-    from symoptim.metric.cpu import CpuMetric
+    from symoptim.metric.numba_backend import CpuMetric
 
     torch.manual_seed(0)
     model = Stream().to(dtype)
@@ -43,8 +43,8 @@ def test_factors_are_those_of_the_pure_functions(gauge: Gauge, dtype: torch.dtyp
             weight.mul_(1 + torch.rand_like(weight))
         kernels.refresh(lambda: weights)
         expected = metric.factors(weights, 2.0)
-        assert kernels.sides
-        for name, (rows, columns, twice) in kernels.sides.items():
+        assert kernels.factors
+        for name, (rows, columns, twice) in kernels.factors.items():
             found = torch.outer(rows, columns) ** (2 if twice else 1)
             whole = torch.ones_like(weights[name])
             for factor in expected[name]:
