@@ -10,9 +10,9 @@ from torch import Tensor
 
 from symoptim.kernels.dispatch import Numbers
 from symoptim.kernels.lay import Lay
-from symoptim.kernels.numba.run import run  # pyright: ignore[reportUnknownVariableType]
 from symoptim.kernels.numba.shares import Shares, Stretch, cut
-from symoptim.kernels.numba.squares import FOUR, squares  # pyright: ignore[reportUnknownVariableType]
+from symoptim.kernels.numba.squares import squares  # pyright: ignore[reportUnknownVariableType]
+from symoptim.kernels.numba.step import step  # pyright: ignore[reportUnknownVariableType]
 from symoptim.kernels.numbers import RATE
 from symoptim.kernels.squares import OF_ROWS
 from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
@@ -50,7 +50,7 @@ class CpuLauncher:
         for group, rate in enumerate(rates):
             if rate is not None:
                 values[group, RATE] = float(rate)
-        self.shares.call(cast("Any", run), self.table, values, self.like)
+        self.shares.call(cast("Any", step), self.table, values, self.like)
 
 
 class CpuSquares:
@@ -78,21 +78,19 @@ def _at_once(total: int) -> int:
 def _parts(number: int, about: list[int], at_once: int) -> Iterator[Stretch]:
     """Stretches of a tensor to be stepped."""
     lay = Lay(*about[OUTER : INNER + 1])
+    if not lay.length:
+        return iter(())
     if about[KIND] == PLAIN and not about[COLUMNS]:
         return cut(number, lay.inner, at_once, each=1)
     if lay.outer == 1:
-        width = at_once // max(1, lay.inner)
-        # In the full metric rows may be stepped in pairs, however they are shared out: the same bits always.
-        return cut(number, lay.filters, max(2, width // 2 * 2) if about[COLUMNS] else width, each=lay.length)
+        return cut(number, lay.filters, at_once // lay.inner, each=lay.length)
     return cut(number, lay.filters, APART // lay.inner, each=lay.length)
 
 
 def _lines(number: int, about: list[int], at_once: int, largest: int) -> Iterator[Stretch]:
     """Stretches of a matrix whose rows or columns are to be summed."""
     if about[KIND] == OF_ROWS:
-        # Rows may be summed in fours, however they are shared out: the same bits with any number of threads.
-        width = max(FOUR, at_once // about[INNER] // FOUR * FOUR)
-        return cut(number, about[COUNT], width, each=about[INNER])
+        return cut(number, about[COUNT], at_once // about[INNER], each=about[INNER])
     # A part of the columns is pieces of memory that lie apart, which take up to twice as long: all are summed
     # at once, unless that would be more than a thread's fair share.
     return cut(number, about[INNER], max(APART, largest // max(1, about[COUNT])), each=about[COUNT])
