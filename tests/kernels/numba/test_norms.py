@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
-squares = pytest.importorskip("symoptim.kernels.numba.squares")
+norms = pytest.importorskip("symoptim.kernels.numba.norms")
 
 # Parts of kernels cannot be called from Python.
-squares_of_rows = numba.njit(lambda w, inner, columns, out: squares.squares_of_rows(w, inner, columns, out))
+squares_of_rows = numba.njit(lambda w, inner, columns, out: norms.squares_of_rows(w, inner, columns, out))
 squares_of_columns = numba.njit(
-    lambda w, rows, inner, first, last, out: squares.squares_of_columns(w, rows, inner, first, last, out)
+    lambda w, rows, inner, first, last, out: norms.squares_of_columns(w, rows, inner, first, last, out)
 )
 SIZES = [(1, 1), (3, 127), (4, 128), (6, 129), (13, 1000), (7, 5000)]
 

@@ -306,15 +306,15 @@ def step_columns(w, g, m, stride, width, inner, kind, number):
 
 def _made(sources):
     @kernel
-    def step(stretches, table, numbers, like):
-        """Step stretches ``(tensor, first, last)``: filters, or entries where the update is plain.
+    def step(chunks, table, numbers, like):
+        """Step chunks ``(tensor, first, last)``: filters, or entries where the update is plain.
 
         ``numbers`` has a row per group; ``like`` is an array of the precision of the weights.
         """
         if not sources:
             return
-        for k in range(stretches.shape[0]):
-            about, first, last = table[stretches[k, 0]], stretches[k, 1], stretches[k, 2]
+        for k in range(chunks.shape[0]):
+            about, first, last = table[chunks[k, 0]], chunks[k, 1], chunks[k, 2]
             outer, count, inner = about[OUTER], about[COUNT], about[INNER]
             kind, number = about[KIND], numbers[about[GROUP]]
             size = outer * count * inner

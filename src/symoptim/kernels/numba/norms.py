@@ -76,12 +76,12 @@ def squares_of_columns(w, rows, inner, first, last, out):
 
 def _made(sources):
     @kernel
-    def squares(stretches, table, like, out):
-        """Write the sums of stretches ``(matrix, first, last)`` of rows or columns to ``out``, all zeros."""
+    def squares(chunks, table, like, out):
+        """Write the sums of chunks ``(matrix, first, last)`` of rows or columns to ``out``, all zeros."""
         if not sources:
             return
-        for k in range(stretches.shape[0]):
-            about, first, last = table[stretches[k, 0]], stretches[k, 1], stretches[k, 2]
+        for k in range(chunks.shape[0]):
+            about, first, last = table[chunks[k, 0]], chunks[k, 1], chunks[k, 2]
             count, inner, start = about[COUNT], about[INNER], about[OUT]
             w = array_at(about[WEIGHTS], count * inner, like)
             if about[KIND] == OF_ROWS:
