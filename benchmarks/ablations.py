@@ -214,7 +214,7 @@ def main() -> None:
             "of_pairs": [round(min(quotients), 3), round(max(quotients), 3)],
             "milliseconds_before": round(1e3 * min(old for old, _, _ in pairs), 3),
             "milliseconds_after": round(1e3 * min(new for _, new, _ in pairs), 3),
-            "machine": f"{processor()}, one thread, {os.cpu_count()} cores, others at work",
+            "machine": f"{processor()}, one thread of {os.cpu_count()} cores",
             "python": platform.python_version(),
         }
         print(json.dumps(line), flush=True)
