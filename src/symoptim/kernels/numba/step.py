@@ -186,6 +186,7 @@ def normalize(w, begin, end):
         w[i] *= scale
 
 
+# Blocks are counted by hand: a range with a step divides, which makes rows of 32 entries a tenth slower.
 @njit
 def step_scaled_rows(w, g, m, length, number):
     """Step rows of that length in the scaled metric."""
