@@ -1,4 +1,4 @@
-"""Steps and squared norms on the CPU."""
+"""Launchers of the CPU kernels: optimizer steps, and squared norms for the full metric."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -10,30 +10,27 @@ from torch import Tensor
 
 from symoptim.kernels.dispatch import Numbers
 from symoptim.kernels.lay import Lay
-from symoptim.kernels.numba.run import run  # pyright: ignore[reportUnknownVariableType]
-from symoptim.kernels.numba.shares import Shares, Stretch, cut
-from symoptim.kernels.numba.squares import FOUR, squares  # pyright: ignore[reportUnknownVariableType]
+from symoptim.kernels.numba import norms, step
+from symoptim.kernels.numba.thread_pool import Chunk, WorkSplit, chunks
 from symoptim.kernels.numbers import RATE
 from symoptim.kernels.squares import OF_ROWS
 from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
 
-AT_ONCE = 1 << 16  # entries of a stretch at least: enough to be worth a call
-EVEN = 32  # stretches of a thread at least, where there is enough and rows are not longer
-APART = (
-    2048  # neighboring entries that filters which lie apart are stepped by: long enough to be fetched ahead
-)
+CHUNK = 1 << 16  # entries of a chunk at least: enough to be worth a call
+CHUNKS_PER_THREAD = 32  # at least, where there is enough and rows are not longer
+WIDTH = 2048  # neighboring entries that columns are stepped by: long enough to be fetched ahead
 
 
 class CpuLauncher:
     """Steps tensors of one precision."""
 
     def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
-        """Cut the tensors of the table into stretches."""
+        """Cut the tensors of the table into chunks."""
         self.table: NDArray[np.int64] = table.numpy()
         self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
         rows = rows_of(table)
-        at_once = _at_once(sum(row[OUTER] * row[COUNT] * row[INNER] for row in rows))
-        self.shares = Shares(_parts(number, row, at_once) for number, row in enumerate(rows))
+        size = _chunk_size(sum(row[OUTER] * row[COUNT] * row[INNER] for row in rows))
+        self.work = WorkSplit(_step_chunks(number, row, size) for number, row in enumerate(rows))
 
     def point_at(self, gradients: Sequence[int]) -> None:
         """Use gradients at these addresses."""
@@ -50,49 +47,47 @@ class CpuLauncher:
         for group, rate in enumerate(rates):
             if rate is not None:
                 values[group, RATE] = float(rate)
-        self.shares.call(cast("Any", run), self.table, values, self.like)
+        self.work.call(cast("Any", step).step, self.table, values, self.like)
 
 
 class CpuSquares:
-    """Takes squared norms of matrices of one precision."""
+    """Takes squared norms of rows or columns of matrices of one precision."""
 
     def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
-        """Cut the matrices of the table into stretches."""
+        """Cut the matrices of the table into chunks."""
         self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
         rows, threads = rows_of(table), torch.get_num_threads()
         total = sum(row[COUNT] * row[INNER] for row in rows)
         largest = total if threads == 1 else total // (4 * threads)
-        at_once = _at_once(total)
-        self.shares = Shares(_lines(number, row, at_once, largest) for number, row in enumerate(rows))
+        size = _chunk_size(total)
+        self.work = WorkSplit(_norm_chunks(number, row, size, largest) for number, row in enumerate(rows))
 
     def launch(self, table: Tensor, sums: Tensor) -> None:
         """Write all sums, ``(n,)``, float64; addresses in the table may have changed."""
-        self.shares.call(cast("Any", squares), table.numpy(), self.like, sums.zero_().numpy())
+        self.work.call(cast("Any", norms).squares, table.numpy(), self.like, sums.zero_().numpy())
 
 
-def _at_once(total: int) -> int:
-    """Entries of a stretch, of so many: the longer, the faster memory is read."""
-    return max(AT_ONCE, total // (EVEN * torch.get_num_threads()))
+def _chunk_size(total: int) -> int:
+    """Entries of a chunk, of so many: the longer, the faster memory is read."""
+    return max(CHUNK, total // (CHUNKS_PER_THREAD * torch.get_num_threads()))
 
 
-def _parts(number: int, about: list[int], at_once: int) -> Iterator[Stretch]:
-    """Stretches of a tensor to be stepped."""
-    lay = Lay(*about[OUTER : INNER + 1])
-    if about[KIND] == PLAIN and not about[COLUMNS]:
-        return cut(number, lay.inner, at_once, each=1)
+def _step_chunks(number: int, row: list[int], size: int) -> Iterator[Chunk]:
+    """Chunks of a tensor to be stepped."""
+    lay = Lay(*row[OUTER : INNER + 1])
+    if not lay.length:
+        return iter(())
+    if row[KIND] == PLAIN and not row[COLUMNS]:
+        return chunks(number, lay.inner, size, entries=1)
     if lay.outer == 1:
-        width = at_once // max(1, lay.inner)
-        # In the full metric rows may be stepped in pairs, however they are shared out: the same bits always.
-        return cut(number, lay.filters, max(2, width // 2 * 2) if about[COLUMNS] else width, each=lay.length)
-    return cut(number, lay.filters, APART // lay.inner, each=lay.length)
+        return chunks(number, lay.filters, size // lay.inner, entries=lay.length)
+    return chunks(number, lay.filters, WIDTH // lay.inner, entries=lay.length)
 
 
-def _lines(number: int, about: list[int], at_once: int, largest: int) -> Iterator[Stretch]:
-    """Stretches of a matrix whose rows or columns are to be summed."""
-    if about[KIND] == OF_ROWS:
-        # Rows may be summed in fours, however they are shared out: the same bits with any number of threads.
-        width = max(FOUR, at_once // about[INNER] // FOUR * FOUR)
-        return cut(number, about[COUNT], width, each=about[INNER])
+def _norm_chunks(number: int, row: list[int], size: int, largest: int) -> Iterator[Chunk]:
+    """Chunks of a matrix whose rows or columns are to be summed."""
+    if row[KIND] == OF_ROWS:
+        return chunks(number, row[COUNT], size // row[INNER], entries=row[INNER])
     # A part of the columns is pieces of memory that lie apart, which take up to twice as long: all are summed
     # at once, unless that would be more than a thread's fair share.
-    return cut(number, about[INNER], max(APART, largest // max(1, about[COUNT])), each=about[COUNT])
+    return chunks(number, row[INNER], max(WIDTH, largest // max(1, row[COUNT])), entries=row[COUNT])
