@@ -10,7 +10,7 @@ from torch import nn
 
 from symoptim import FullMetricSGD, ScaledSGD, UnitNormSGD, discover
 from symoptim.errors import OptionError, SlowWarning
-from symoptim.kernels import dispatch
+from symoptim.kernels import backend
 from symoptim.optim import fused_support
 from tests.support.kernel_steps import (
     CASES,
@@ -161,7 +161,7 @@ def test_the_full_metric_of_short_types_is_that_of_the_reference(fused: bool | N
 
 @pytest.fixture
 def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(dispatch, "_missing", lambda package: package == "numba")
+    monkeypatch.setattr(backend, "_missing", lambda package: package == "numba")
     fused_support._warn_of_slow_steps.cache_clear()
     yield
     fused_support._warn_of_slow_steps.cache_clear()
@@ -170,7 +170,7 @@ def without_numba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def numba_that_fails(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     failure = "numba, which compiles the kernels, cannot be imported (ImportError: Numba needs NumPy 2.3)"
-    monkeypatch.setattr(dispatch, "_failing", lambda package: failure if package == "numba" else "")
+    monkeypatch.setattr(backend, "_failing", lambda package: failure if package == "numba" else "")
     fused_support._warn_of_slow_steps.cache_clear()
     yield
     fused_support._warn_of_slow_steps.cache_clear()
@@ -188,8 +188,8 @@ def test_a_numba_that_cannot_be_imported_is_as_good_as_none() -> None:
 def test_why_a_package_cannot_be_imported_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "refusing.py").write_text("raise ImportError('needs something older')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "refusing, which compiles" in dispatch._failing("refusing")
-    assert "(ImportError: needs something older)" in dispatch._failing("refusing")
+    assert "refusing, which compiles" in backend._failing("refusing")
+    assert "(ImportError: needs something older)" in backend._failing("refusing")
 
 
 def _weight(dtype: torch.dtype = torch.float32) -> nn.Parameter:

@@ -87,12 +87,12 @@ def _stepping(device: Any, compiler: str) -> str:
     """What steps parameters on a device, by precision."""
     import torch
 
-    from symoptim.kernels.dispatch import why_not_here
+    from symoptim.kernels.backend import unsupported_device_reason
 
-    if reason := why_not_here(device, torch.float32):
+    if reason := unsupported_device_reason(device, torch.float32):
         return f"{_REFERENCE}: {reason}"
     precisions = ("float32", "float64", "bfloat16", "float16")
-    stepped = [name for name in precisions if not why_not_here(device, getattr(torch, name))]
+    stepped = [name for name in precisions if not unsupported_device_reason(device, getattr(torch, name))]
     others = "" if len(stepped) == len(precisions) else "; others by their float32 master copies"
     return f"kernels compiled by {compiler} for {', '.join(stepped)}{others}"
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from symoptim.kernels.lay import EVEN
+from symoptim.kernels.memory_layout import ALIGNED_ENTRIES
 from symoptim.metric.matrix_view import Matrix, as_matrix
 from symoptim.metric.term_layout import Layout
 
@@ -93,6 +93,6 @@ def _positions(matrix: Matrix, nowhere: int) -> tuple[Tensor, Tensor]:
 
 def _padded(own: Tensor, added: int, taken: int, nowhere: int) -> Tensor:
     """Three positions of every factor, and a few more, so that the next ones begin at an even address."""
-    found = torch.full((-(-len(own) // EVEN) * EVEN, 3), nowhere)
+    found = torch.full((-(-len(own) // ALIGNED_ENTRIES) * ALIGNED_ENTRIES, 3), nowhere)
     found[: len(own), 0], found[: len(own), 1], found[: len(own), 2] = own, added, taken
     return found

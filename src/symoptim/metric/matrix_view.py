@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from symoptim.geometry.distributed import is_distributed
-from symoptim.kernels import squares, table
-from symoptim.kernels.lay import is_dense, lay_of
+from symoptim.kernels import descriptor
+from symoptim.kernels.memory_layout import filter_layout, is_dense
 from symoptim.metric.levels import Reading
 from symoptim.metric.term_layout import Term
 
@@ -39,7 +39,7 @@ def as_matrix(tensor: Tensor, terms: tuple[Term, ...]) -> Matrix | None:
     """
     if is_distributed(tensor) or not is_dense(tensor) or not tensor.numel():
         return None
-    lay = lay_of(tensor, 0) if tensor.ndim > 1 else lay_of(tensor, None)
+    lay = filter_layout(tensor, 0) if tensor.ndim > 1 else filter_layout(tensor, None)
     if lay.outer > 1:
         return None
     sides: dict[str, Tensor] = {}
@@ -156,14 +156,18 @@ def table_of(
     Returns:
         A row per matrix.
     """
-    found = torch.zeros(len(reads), squares.WIDTH, dtype=torch.long, device="cpu")
+    found = torch.zeros(len(reads), descriptor.NORM_WIDTH, dtype=torch.long, device="cpu")
     for index, read in enumerate(reads):
         row = found[index]
-        row[table.WEIGHTS] = tensors[read.reading.tensor].data_ptr()
-        row[table.OUTER], row[table.COUNT], row[table.INNER] = 1, read.matrix.height, read.matrix.width
-        row[table.KIND] = squares.OF_ROWS if read.by_rows else squares.OF_COLUMNS
-        row[squares.OUT] = starts[index]
+        row[descriptor.WEIGHTS] = tensors[read.reading.tensor].data_ptr()
+        row[descriptor.OUTER], row[descriptor.COUNT], row[descriptor.INNER] = (
+            1,
+            read.matrix.height,
+            read.matrix.width,
+        )
+        row[descriptor.KIND] = descriptor.OF_ROWS if read.by_rows else descriptor.OF_COLUMNS
+        row[descriptor.OUT] = starts[index]
         if len(read.other):
-            side = table.COLUMNS if read.by_rows else table.ROWS
+            side = descriptor.COLUMNS if read.by_rows else descriptor.ROWS
             row[side] = factors.data_ptr() + offsets[index] * factors.element_size()
     return found

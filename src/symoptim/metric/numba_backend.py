@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from symoptim.kernels import table
-from symoptim.kernels.numba import sizes
-from symoptim.kernels.numba.launch import CpuSquares
+from symoptim.kernels import descriptor
+from symoptim.kernels.numba import scales
+from symoptim.kernels.numba.launcher import CpuSquaredNorms
 from symoptim.metric.factor_buffers import FactorBuffers
 from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import INCOMING, Pooled
@@ -19,7 +19,7 @@ from symoptim.metric.reference import log_norms
 from symoptim.symmetry.tensors import whole_numbers
 
 Weights = Mapping[str, Tensor]
-_kernels: Any = sizes
+_kernels: Any = scales
 
 
 class CpuMetric:
@@ -132,7 +132,7 @@ class _LevelReader:
         self.sums = torch.zeros(len(self.into), dtype=torch.float64)
         starts, offsets = whole_numbers(counts.cumsum(0) - counts), whole_numbers(others.cumsum(0) - others)
         self.table = table_of(self.reads, tensors, starts, self.factors, offsets)
-        self.launcher = CpuSquares(self.table, dtype) if self.reads else None
+        self.launcher = CpuSquaredNorms(self.table, dtype) if self.reads else None
 
     def __call__(self, weights: Mapping[str, Tensor], log_scales: Tensor) -> Tensor:
         """Logarithms of the norms, in the order of the readings.
@@ -149,7 +149,7 @@ class _LevelReader:
         self.factors.exp_()
         if self.launcher is not None:
             addresses = [weights[read.reading.tensor].data_ptr() for read in self.reads]
-            self.table[:, table.WEIGHTS] = torch.tensor(addresses, device="cpu")
+            self.table[:, descriptor.WEIGHTS] = torch.tensor(addresses, device="cpu")
             self.launcher.launch(self.table, self.sums)
         # Norms are of sums of several columns where these move together, pixels of a convolution.
         squared = self.sums

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.kernels.squares import OUT
-from symoptim.kernels.table import rows_of
+from symoptim.kernels.descriptor import OUT, table_rows
 from symoptim.kernels.triton.graph import DeviceConstant, keep_alive, record
 from symoptim.kernels.triton.norms import LogNorms
 from symoptim.kernels.triton.scales import (
@@ -26,7 +25,7 @@ from symoptim.kernels.triton.scales import (
     write_factors,
 )
 from symoptim.kernels.triton.tiling import UnitNorms, norm_chunks, split_large_units
-from symoptim.metric.factor_buffers import EVEN, FactorBuffers
+from symoptim.metric.factor_buffers import ALIGNED_ENTRIES, FactorBuffers
 from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import INCOMING
 from symoptim.metric.levels import Level, Reading
@@ -178,7 +177,9 @@ class _CudaReduction:
         self.largest = torch.zeros(len(reads), dtype=torch.float64, device=device)
         others = [read.other for read in reads]
         lengths = [len(other) for other in others]
-        *starts, end = accumulate((-(-length // EVEN) * EVEN for length in lengths), initial=0)
+        *starts, end = accumulate(
+            (-(-length // ALIGNED_ENTRIES) * ALIGNED_ENTRIES for length in lengths), initial=0
+        )
         self.factors = torch.zeros(end, dtype=dtype, device=device)
         scales = _sparse_rows(known, torch.cat([torch.zeros(0, dtype=torch.long), *others]), device)
         self.inverses = InverseScales(lengths, starts, scales)
@@ -227,7 +228,7 @@ def _sources(reads: Sequence[MatrixReading], table: Tensor) -> Tensor:
     """Position and matrix (or -1) of every norm by kernels, ``(n, 2)``; their indices go into the table."""
     found = [torch.zeros(0, 2, dtype=torch.long)]
     start = 0
-    for number, (read, row) in enumerate(zip(reads, rows_of(table), strict=True)):
+    for number, (read, row) in enumerate(zip(reads, table_rows(table), strict=True)):
         table[number, OUT] = start
         chunks = norm_chunks(row)
         positions = read.own.repeat_interleave(chunks) if read.by_rows else read.own.repeat(chunks)

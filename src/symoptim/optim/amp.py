@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels.dispatch import why_not_here
+from symoptim.kernels.backend import unsupported_device_reason
 from symoptim.optim.fused_support import wants_fused
 from symoptim.optim.validation import Group
 
@@ -33,7 +33,7 @@ def supports_loss_scaling(groups: Sequence[Group]) -> bool:
     """Whether all parameters of the groups are stepped by kernels that know how to divide."""
     return all(
         wants_fused(group)
-        and all(p.is_cuda and why_not_here(p.device, p.dtype) is None for p in group["params"])
+        and all(p.is_cuda and unsupported_device_reason(p.device, p.dtype) is None for p in group["params"])
         for group in groups
     )
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels import table as columns
-from symoptim.kernels.dispatch import Numbers, dtype_there, launcher
-from symoptim.kernels.lay import lay_of
-from symoptim.kernels.numbers import STILL, numbers_of, rate_elsewhere
+from symoptim.kernels import descriptor as columns
+from symoptim.kernels.backend import Hyperparameters, kernel_dtype, launcher
+from symoptim.kernels.descriptor import NO_STEP, hyperparameter_row, rate_on_device
+from symoptim.kernels.memory_layout import filter_layout
 from symoptim.metric.factor_buffers import RowColumnFactors
 from symoptim.optim.amp import LossScaling
 from symoptim.optim.fused_support import (
@@ -90,27 +90,27 @@ class FusedSteps:
         parameters = chain.from_iterable(group["params"] for group in groups)
         return all(map(is_, parameters, self._parameters)) and all(map(FusedTable.is_current, self._tables))
 
-    def step(self, hyperparameters: Numbers, scaling: LossScaling | None) -> None:
+    def step(self, hyperparameters: Hyperparameters, scaling: LossScaling | None) -> None:
         """Step all fused parameters.
 
         Args:
-            hyperparameters: of the groups, as :func:`.kernels.numbers.numbers_of` has them.
+            hyperparameters: of the groups, as :func:`.kernels.descriptor.hyperparameter_row` has them.
             scaling: what the loss was multiplied by, and whether that was too much.
         """
         if not self._tables:
             return
-        rates = [*map(rate_elsewhere, self._groups), None]
+        rates = [*map(rate_on_device, self._groups), None]
         copies = [table.copy_gradients() for table in self._tables]
         for table in self._tables:
-            table.step([*hyperparameters, STILL], rates, scaling)
+            table.step([*hyperparameters, NO_STEP], rates, scaling)
         del copies  # after the launch, which reads them
         # As an operation of torch's own would: autograd refuses to use what has been overwritten.
         increment_version(self.stepped)
 
 
-def hyperparameters_of(groups: Iterable[Group]) -> Numbers:
+def hyperparameters_of(groups: Iterable[Group]) -> Hyperparameters:
     """The options of a step as kernels take them; an error where one was set that is no number."""
-    return list(map(numbers_of, groups))
+    return list(map(hyperparameter_row, groups))
 
 
 class TableRow(NamedTuple):
@@ -132,12 +132,12 @@ class TableRow(NamedTuple):
         return [self.parameter.detach(), *(tensor for tensor in state if tensor is not None)]
 
     def encoded(self, state_names: Sequence[str]) -> list[int]:
-        """Addresses, layout and update, by the columns of :mod:`symoptim.kernels.table`."""
+        """Addresses, layout and update, by the columns of :mod:`symoptim.kernels.descriptor`."""
         row, weights = [0] * columns.WIDTH, local(self.parameter)
         row[columns.PARAMETER] = row[columns.WEIGHTS] = weights.data_ptr()
         for name in state_names:
             row[STATE_COLUMNS[name]] = local(self.state[name]).data_ptr()
-        row[columns.OUTER : columns.INNER + 1] = lay_of(weights, self.axis)
+        row[columns.OUTER : columns.INNER + 1] = filter_layout(weights, self.axis)
         if self.factors is not None:
             by_row, by_column, twice = self.factors
             row[columns.OUTER : columns.INNER + 1] = 1, len(by_row), len(by_column)
@@ -166,7 +166,7 @@ class FusedTable:
         used = {"momentum_buffer": buffered, "master": update_dtype(self._dtype) != self._dtype}
         self.state_names = [name for name in STATE_COLUMNS if used[name]]
         self._snapshot = TensorSnapshot(self.parameters, self._state_tensors())
-        self._read_as = dtype_there(self._device, self._dtype)
+        self._read_as = kernel_dtype(self._device, self._dtype)
         table = torch.tensor([row.encoded(self.state_names) for row in rows], device="cpu")
         self._launcher = launcher(self._device, self._read_as, table)
         self._written = written
@@ -189,7 +189,7 @@ class FusedTable:
 
     def _point_at_gradients(self) -> None:
         addresses = self._snapshot.gradient_addresses
-        self._launcher.point_at(addresses)
+        self._launcher.set_gradient_pointers(addresses)
         # Kernels read a part of a gradient when they have written other parts.
         self._are_aliased = self._written.overlap(addresses, self._sizes)
         self._needs_copies = self._read_as != self._dtype or bool(self._are_aliased.any())
@@ -204,13 +204,13 @@ class FusedTable:
             return []
         both = zip(self._gradients(), self._are_aliased, strict=True)
         read = [gradient.to(self._read_as, copy=bool(is_aliased)) for gradient, is_aliased in both]
-        self._launcher.point_at([gradient.data_ptr() for gradient in read])
+        self._launcher.set_gradient_pointers([gradient.data_ptr() for gradient in read])
         return read
 
     def step(
-        self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
+        self, numbers: Hyperparameters, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
     ) -> None:
-        """Step all parameters; see :class:`symoptim.kernels.dispatch.Launcher`."""
+        """Step all parameters; see :class:`symoptim.kernels.backend.Launcher`."""
         if scaling is not None:
             scale, found = (one.to(self._device, non_blocking=True) for one in scaling)
             scaling = scale, found

@@ -9,9 +9,14 @@ from torch import Tensor
 from symoptim.errors import OptionError, SlowWarning
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels import table as columns
-from symoptim.kernels.dispatch import dtype_there, why_no_numba, why_not_here, why_not_lying
-from symoptim.kernels.lay import have_same_lay, is_dense, lay_of
+from symoptim.kernels import descriptor as columns
+from symoptim.kernels.backend import (
+    kernel_dtype,
+    numba_missing_reason,
+    unsupported_device_reason,
+    unsupported_layout_reason,
+)
+from symoptim.kernels.memory_layout import filter_layout, is_dense, same_memory_order
 from symoptim.metric.factor_buffers import RowColumnFactors
 from symoptim.optim.master_weights import State
 from symoptim.optim.tensor_snapshot import local, reason_without_address
@@ -47,14 +52,14 @@ def unsupported_reason(parameter: Tensor, gradient: Tensor, group: Group, update
     weights, change = local(parameter.detach()), local(gradient)
     if not is_dense(weights):
         return f"it has gaps or overlaps in memory (strides {tuple(weights.stride())})"
-    if not have_same_lay(weights, change):
+    if not same_memory_order(weights, change):
         return f"its strides are {tuple(weights.stride())}, those of its gradient {tuple(change.stride())}"
-    return why_not_lying(weights.device, lay_of(weights, axis_of(group, update)))
+    return unsupported_layout_reason(weights.device, filter_layout(weights, axis_of(group, update)))
 
 
 def reason_without_kernel(parameter: Tensor) -> str | None:
     """Why there are no kernels for parameters like this one on this machine, or None if there are."""
-    return why_not_here(parameter.device, dtype_there(parameter.device, parameter.dtype))
+    return unsupported_device_reason(parameter.device, kernel_dtype(parameter.device, parameter.dtype))
 
 
 def require_kernels(group: Group) -> None:
@@ -132,7 +137,7 @@ def fusable_parameters(
             reason = unsupported_reason(parameter, parameter.grad, group, update)
             reason = reason or unsupported_state(parameter, state.get(parameter, {}))
             reason = reason or reason_without_kernel(parameter)
-            if reason is not None and reason == why_no_numba():
+            if reason is not None and reason == numba_missing_reason():
                 _warn_of_slow_steps(reason)
             if reason is None and parameter in factors and factors[parameter] is None:
                 reason = "its scales are not those of rows and columns, or there is no kernel that finds them"

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from symoptim.errors import CheckpointError, OptionError
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels.lay import have_same_lay
+from symoptim.kernels.memory_layout import same_memory_order
 
 State = dict[str, Any]
 
@@ -83,7 +83,7 @@ def make_state(parameter: Tensor, state: State, *, momentum: bool) -> None:
 def match_layout(parameter: Tensor, state: State) -> None:
     """Give state that was loaded in another order of its axes in memory the parameter's."""
     for key in ("momentum_buffer", "master"):
-        if key in state and not is_distributed(parameter) and not have_same_lay(parameter, state[key]):
+        if key in state and not is_distributed(parameter) and not same_memory_order(parameter, state[key]):
             kept = torch.empty_like(parameter, dtype=state[key].dtype, requires_grad=False)
             state[key] = kept.copy_(state[key])
 

@@ -20,7 +20,7 @@ from symoptim.errors import (
 )
 from symoptim.geometry.distributed import is_distributed
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels.dispatch import why_not_here
+from symoptim.kernels.backend import unsupported_device_reason
 from symoptim.metric.factor_buffers import FusedMetric, RowColumnFactors
 from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Gauge
@@ -133,7 +133,7 @@ class ModelMetric:
         metric = self.on_device()
         device, dtype = metric.layout.exponents.values.device, metric.layout.exponents.values.dtype
         there = {**self.tensors, **self._buffers()}
-        if why_not_here(device, dtype) is not None or any(map(is_distributed, there.values())):
+        if unsupported_device_reason(device, dtype) is not None or any(map(is_distributed, there.values())):
             return None
         with torch.device("cpu"):
             if device.type == "cpu":

@@ -16,7 +16,7 @@ def _doubled(x: np.ndarray) -> None:
 
 
 def test_loops_are_compiled_to_narrow_vectors_where_that_was_asked_for() -> None:
-    from symoptim.kernels.numba.compiled import narrow
+    from symoptim.kernels.numba.jit import narrow
 
     @numba.njit
     def narrowly(x: np.ndarray) -> None:

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from symoptim import UnitNormSGD
-from symoptim.kernels.numbers import numbers_of
-from symoptim.kernels.table import PLAIN
+from symoptim.kernels.descriptor import PLAIN, hyperparameter_row
 
 numba = pytest.importorskip("numba", reason="fused steps on the CPU need numba")
 step = pytest.importorskip("symoptim.kernels.numba.step")
@@ -31,7 +30,7 @@ def test_rows_are_stepped_in_the_scaled_metric(
     group = {"lr": rate, "momentum": momentum, "nesterov": nesterov, "weight_decay": decay, "maximize": True}
     weights, gradient, buffer = random.normal(size=(3, rows, length))
     w, g, m = (one.astype(dtype).ravel() for one in (weights, gradient, buffer))
-    step_scaled_rows(w, g, m if momentum else m[:0], length, np.array(numbers_of(group)))
+    step_scaled_rows(w, g, m if momentum else m[:0], length, np.array(hyperparameter_row(group)))
     direction = -(weights**2).sum(1, keepdims=True) * gradient
     kept = momentum * buffer + direction
     move = direction + momentum * kept if nesterov else kept
@@ -65,7 +64,7 @@ def test_rows_of_every_length_take_the_reference_step_on_the_sphere(
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_every_entry_moves_by_its_gradient_times_both_factors(momentum: float, maximize: bool) -> None:
     group = {"lr": 0.1, "momentum": momentum, "nesterov": False, "weight_decay": 0.01, "maximize": maximize}
-    number, random = np.array(numbers_of(group)), np.random.default_rng(0)
+    number, random = np.array(hyperparameter_row(group)), np.random.default_rng(0)
     for inner, twice in [(0, False), (5, False), (511, True), (512, False), (513, True), (1500, True)]:
         w, g, m = random.normal(size=(3, inner))
         row, columns = random.uniform(0.5, 2), random.uniform(0.5, 2, inner)

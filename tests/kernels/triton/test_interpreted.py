@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from symoptim import discover
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels import table
-from symoptim.kernels.numbers import numbers_of
+from symoptim.kernels import descriptor
+from symoptim.kernels.descriptor import hyperparameter_row
 from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import Gauge
 from symoptim.optim.fused_support import KINDS
@@ -73,9 +73,9 @@ class Stepped:
     def __init__(self, kind: int, shapes: list[tuple[int, int, int]], dtype: torch.dtype) -> None:
         self.dtype, self.kind = dtype, kind
         self.rooms: list[Tensor] = []
-        self.table = torch.zeros(len(shapes), table.WIDTH, dtype=torch.int64)
-        self.table[:, table.OUTER : table.INNER + 1] = torch.tensor(shapes)
-        self.table[:, table.KIND] = kind
+        self.table = torch.zeros(len(shapes), descriptor.WIDTH, dtype=torch.int64)
+        self.table[:, descriptor.OUTER : descriptor.INNER + 1] = torch.tensor(shapes)
+        self.table[:, descriptor.KIND] = kind
         self.weights: list[Tensor] = []
         self.gradients: list[Tensor] = []
         self.buffers: list[Tensor] = []
@@ -90,8 +90,8 @@ class Stepped:
                 self.parameters[-1] = self.placed(self.weights[-1], dtype)
             self.gradients.append(self.placed(torch.randn(shape, dtype=torch.float64) / drawn.norm(), dtype))
             self.buffers.append(self.placed(torch.zeros(shape), wide))
-            row[table.WEIGHTS] = self.weights[-1].data_ptr()
-            row[table.PARAMETER] = self.parameters[-1].data_ptr()
+            row[descriptor.WEIGHTS] = self.weights[-1].data_ptr()
+            row[descriptor.PARAMETER] = self.parameters[-1].data_ptr()
 
     def placed(self, values: Tensor, dtype: torch.dtype) -> Tensor:
         self.rooms.append(torch.full((values.numel() + 64,), torch.nan, dtype=dtype))
@@ -101,10 +101,10 @@ class Stepped:
         from symoptim.kernels.triton.launcher import CudaLauncher, Inputs
 
         if options["momentum"]:
-            self.table[:, table.BUFFER] = torch.tensor([buffer.data_ptr() for buffer in self.buffers])
+            self.table[:, descriptor.BUFFER] = torch.tensor([buffer.data_ptr() for buffer in self.buffers])
         launcher = CudaLauncher(self.table, torch.device("cpu"), self.dtype)
-        launcher.point_at([gradient.data_ptr() for gradient in self.gradients])
-        numbers = torch.tensor([numbers_of(options)], dtype=torch.float64)
+        launcher.set_gradient_pointers([gradient.data_ptr() for gradient in self.gradients])
+        numbers = torch.tensor([hyperparameter_row(options)], dtype=torch.float64)
         for sequence in launcher.launches(Inputs(launcher.table.get(), numbers, scaling)):
             for launch in sequence:
                 launch()
@@ -114,7 +114,7 @@ class Stepped:
         """Two steps are those of the pure update in float64."""
         options = DEFAULTS | options
         update = {number: update for update, number in KINDS.items()}[self.kind]
-        over = () if self.kind == table.PLAIN else (0, 2)
+        over = () if self.kind == descriptor.PLAIN else (0, 2)
         expected = [weights.double() for weights in self.weights]
         buffers: list[Tensor | None] = [None] * len(expected)
         for _ in range(2):
@@ -140,7 +140,7 @@ class Stepped:
 def test_steps_equal_the_pure_ones_and_touch_nothing_else(
     kind: str, options: str, dtype: torch.dtype
 ) -> None:
-    number = {"scaled": table.SCALED, "unit norm": table.UNIT, "plain": table.PLAIN}[kind]
+    number = {"scaled": descriptor.SCALED, "unit norm": descriptor.UNIT, "plain": descriptor.PLAIN}[kind]
     stepped = Stepped(number, ENTRIES if kind == "plain" else FILTERS, dtype)
     stepped.assert_stepped({**OPTIONS[options], "weight_decay": 0.0 if kind == "unit norm" else 0.1})
 
@@ -149,18 +149,18 @@ def test_steps_equal_the_pure_ones_and_touch_nothing_else(
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_gradients_are_multiplied_by_the_factors_of_their_rows_and_columns(options: str, twice: bool) -> None:
-    stepped, factors = Stepped(table.PLAIN, FACTORED, torch.float64), list[Tensor]()
+    stepped, factors = Stepped(descriptor.PLAIN, FACTORED, torch.float64), list[Tensor]()
     for row, (_, count, inner) in zip(stepped.table, FACTORED, strict=True):
         by_row, by_column = (stepped.placed(torch.rand(n) + 0.5, torch.float64) for n in (count, inner))
-        row[table.ROWS], row[table.COLUMNS] = by_row.data_ptr(), by_column.data_ptr()
-        row[table.TWICE] = twice
+        row[descriptor.ROWS], row[descriptor.COLUMNS] = by_row.data_ptr(), by_column.data_ptr()
+        row[descriptor.TWICE] = twice
         factors.append((by_row[:, None] * by_column) ** (2 if twice else 1))
     stepped.assert_stepped(OPTIONS[options], factors)
 
 
 @interpreted
 @pytest.mark.parametrize("found_inf", [False, True])
-@pytest.mark.parametrize("kind", [table.UNIT, table.SCALED])
+@pytest.mark.parametrize("kind", [descriptor.UNIT, descriptor.SCALED])
 def test_the_scale_of_a_loss_is_divided_out_and_overflow_is_skipped(kind: int, found_inf: bool) -> None:
     options = {**DEFAULTS, "momentum": 0.9}
     shapes = [(1, 5, 33), (1, 1, 5000), (5, 3, 4)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from symoptim.kernels import squares, table
+from symoptim.kernels import descriptor
 from symoptim.kernels.triton import tiling
 from symoptim.kernels.triton.tiling import (
     ACROSS,
@@ -22,16 +22,16 @@ from symoptim.kernels.triton.tiling import (
 )
 
 SHAPES = [(1, 1), (7, 1), (1, 7), (300, 33), (5, 4096), (3, 4104), (2, 40_000), (40_000, 3), (1000, 136)]
-KINDS = {"rows": squares.OF_ROWS, "columns": squares.OF_COLUMNS}
+KINDS = {"rows": descriptor.OF_ROWS, "columns": descriptor.OF_COLUMNS}
 
 
 def a_table(shape: tuple[int, int], kind: int) -> Tensor:
     """A table whose addresses are places in one vector: a matrix, then its factors."""
-    found = torch.zeros(1, squares.WIDTH, dtype=torch.long)
+    found = torch.zeros(1, descriptor.NORM_WIDTH, dtype=torch.long)
     count, inner = shape
-    found[0, table.COUNT], found[0, table.INNER], found[0, table.KIND] = count, inner, kind
-    side = table.COLUMNS if kind == squares.OF_ROWS else table.ROWS
-    found[0, side], found[0, squares.OUT] = count * inner, 5
+    found[0, descriptor.COUNT], found[0, descriptor.INNER], found[0, descriptor.KIND] = count, inner, kind
+    side = descriptor.COLUMNS if kind == descriptor.OF_ROWS else descriptor.ROWS
+    found[0, side], found[0, descriptor.OUT] = count * inner, 5
     return found
 
 
@@ -52,9 +52,9 @@ STEPPED = {
 @pytest.mark.parametrize("name", STEPPED)
 def test_programs_step_every_entry_once(name: str) -> None:
     shapes = STEPPED[name]
-    about = torch.zeros(len(shapes), table.WIDTH, dtype=torch.long)
-    about[:, table.OUTER : table.INNER + 1] = torch.tensor(shapes)
-    about[:, table.KIND] = table.PLAIN if name == "no filters" else table.UNIT
+    about = torch.zeros(len(shapes), descriptor.WIDTH, dtype=torch.long)
+    about[:, descriptor.OUTER : descriptor.INNER + 1] = torch.tensor(shapes)
+    about[:, descriptor.KIND] = descriptor.PLAIN if name == "no filters" else descriptor.UNIT
     found = [torch.zeros(outer * count * inner, dtype=torch.long) for outer, count, inner in shapes]
     for some, programs in row_programs(about).items():
         for number, first, length in programs.tolist():
@@ -83,7 +83,7 @@ def test_programs_sum_every_square_once(shape: tuple[int, int], kind: str) -> No
     matrix = torch.rand(shape, dtype=torch.float64)
     factors = torch.rand(shape[axis], dtype=torch.float64)
     memory = torch.cat([matrix.flatten(), factors])
-    chunks = norm_chunks(table.rows_of(about)[0])
+    chunks = norm_chunks(descriptor.table_rows(about)[0])
     found = torch.full((5 + sums * chunks,), torch.nan, dtype=torch.float64)
     programs = norm_programs(about, 1, kind=KINDS[kind], even=inner % 8 == 0)
     assert not len(norm_programs(about, 1, kind=KINDS[kind], even=inner % 8 != 0))

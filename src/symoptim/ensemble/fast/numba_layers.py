@@ -7,7 +7,7 @@ with gamma and scale one, beta and shift zero. numba has no types.
 
 import math
 
-from symoptim.kernels.numba.compiled import inlined, kernel
+from symoptim.kernels.numba.jit import inlined, kernel
 
 
 @inlined

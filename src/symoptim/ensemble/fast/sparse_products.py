@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from symoptim.kernels.numba.compiled import SOURCES, inlined, kernel, narrow, njit
+from symoptim.kernels.numba.jit import SOURCES, inlined, kernel, narrow, njit
 from symoptim.kernels.numba.vectors import add_rows, fetch
 
 EXAMPLES_AT_ONCE = 128  # their responses stay in the cache until they are transposed

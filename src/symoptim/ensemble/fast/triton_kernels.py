@@ -14,10 +14,10 @@ Axis letters: r run, o row, i column, j pair, k class, b example. In memory, b i
 import triton
 import triton.language as tl
 
-from symoptim.kernels import table
+from symoptim.kernels import descriptor
 
-SCALED = tl.constexpr(table.SCALED)
-UNIT_NORM = tl.constexpr(table.UNIT)
+SCALED = tl.constexpr(descriptor.SCALED)
+UNIT_NORM = tl.constexpr(descriptor.UNIT)
 
 
 @triton.jit

@@ -3,9 +3,8 @@
 
 import numpy as np
 
-from symoptim.kernels.numba.compiled import SOURCES, array_at, in_order, inlined, kernel, narrow, njit
-from symoptim.kernels.squares import OF_ROWS, OUT
-from symoptim.kernels.table import COLUMNS, COUNT, INNER, KIND, ROWS, WEIGHTS
+from symoptim.kernels.descriptor import COLUMNS, COUNT, INNER, KIND, OF_ROWS, OUT, ROWS, WEIGHTS
+from symoptim.kernels.numba.jit import SOURCES, array_at, in_order, inlined, kernel, narrow, njit
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64
 BLOCK_OF_ROWS = 64  # rows of which columns are summed in their own precision

@@ -7,7 +7,7 @@ Of a filter w with gradient g and momentum buffer m, a step is
     w' = A w + B g + C m, \qquad m' = D m + E g + F w,
 
 and the numbers A to F hold for the whole filter. With the hyperparameters of
-:mod:`symoptim.kernels.numbers` (rate r, momentum :math:`\mu`, :math:`\alpha`, :math:`\beta`, decay
+:mod:`symoptim.kernels.descriptor` (rate r, momentum :math:`\mu`, :math:`\alpha`, :math:`\beta`, decay
 :math:`\lambda`; plain updates are scaled ones with 1 instead of :math:`|w|^2`) they are
 
 .. math::
@@ -23,7 +23,7 @@ and the new filter is divided by its norm.
 
 Filters are rows, entries that follow each other in memory, or columns, whose entries lie apart; in the full
 metric every entry of the gradient has factors of its row and its column. Every part is compiled into the
-kernel :data:`step`, whose tables are those of :mod:`symoptim.kernels.table`.
+kernel :data:`step`, whose tables are those of :mod:`symoptim.kernels.descriptor`.
 """
 
 import math
@@ -31,24 +31,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from symoptim.kernels.numba.compiled import SOURCES, array_at, in_order, kernel, narrow, njit
-from symoptim.kernels.numbers import DECAY, MOMENTUM, NEW, OLD, RATE, SIGN
-from symoptim.kernels.table import (
+from symoptim.kernels.descriptor import (
     BUFFER,
     COLUMNS,
     COUNT,
+    DECAY,
     GRADIENT,
     GROUP,
     INNER,
     KIND,
+    MOMENTUM,
+    NEW,
+    OLD,
     OUTER,
     PLAIN,
+    RATE,
     ROWS,
     SCALED,
+    SIGN,
     TWICE,
     UNIT,
     WEIGHTS,
 )
+from symoptim.kernels.numba.jit import SOURCES, array_at, in_order, kernel, narrow, njit
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64, for long filters
 BLOCK_OF_ROWS = 64  # of columns, likewise

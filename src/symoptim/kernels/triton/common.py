@@ -2,7 +2,7 @@
 # ruff: noqa: N803, N806 - constants of a compiled kernel have names in capital letters
 r"""What the kernels that step share: addresses, weights with their master copies, the coefficients of a step.
 
-Every update is, with coefficients that hold for a whole filter (:mod:`symoptim.kernels.numba.filters`),
+Every update is, with coefficients that hold for a whole filter (:mod:`symoptim.kernels.numba.step`),
 
 .. math:: w' = A w + B g + C b, \qquad b' = D b + E g + F w ,
 
@@ -18,7 +18,7 @@ Triton has no types; what is in capital letters is known when a kernel is compil
     HAS_METRIC      some gradients are multiplied by factors of rows and columns
     HAS_GRAD_SCALE  the loss was multiplied by a scale
 
-A ``descriptor`` points to the row of a tensor in the table of :mod:`symoptim.kernels.table`.
+A ``descriptor`` points to the row of a tensor in the table of :mod:`symoptim.kernels.descriptor`.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ import torch
 import triton
 import triton.language as tl
 
-from symoptim.kernels import numbers, table
+from symoptim.kernels import descriptor
 
 TYPES: dict[torch.dtype, Any] = {
     torch.float32: tl.float32,
@@ -37,14 +37,18 @@ TYPES: dict[torch.dtype, Any] = {
 }
 
 # Kernels see only names that are known when they are compiled.
-WEIGHTS, GRADIENT, BUFFER = (tl.constexpr(c) for c in (table.WEIGHTS, table.GRADIENT, table.BUFFER))
-ROWS, COLUMNS, PARAMETER = (tl.constexpr(c) for c in (table.ROWS, table.COLUMNS, table.PARAMETER))
-COUNT, INNER = tl.constexpr(table.COUNT), tl.constexpr(table.INNER)
-KIND, GROUP, TWICE = (tl.constexpr(c) for c in (table.KIND, table.GROUP, table.TWICE))
-WIDTH, NUMBERS = tl.constexpr(table.WIDTH), tl.constexpr(numbers.COLUMNS)
-PLAIN, SCALED, UNIT = (tl.constexpr(c) for c in (table.PLAIN, table.SCALED, table.UNIT))
-RATE, MOMENTUM, OLD = (tl.constexpr(c) for c in (numbers.RATE, numbers.MOMENTUM, numbers.OLD))
-NEW, DECAY, SIGN = (tl.constexpr(c) for c in (numbers.NEW, numbers.DECAY, numbers.SIGN))
+WEIGHTS, GRADIENT, BUFFER = (
+    tl.constexpr(c) for c in (descriptor.WEIGHTS, descriptor.GRADIENT, descriptor.BUFFER)
+)
+ROWS, COLUMNS, PARAMETER = (
+    tl.constexpr(c) for c in (descriptor.ROWS, descriptor.COLUMNS, descriptor.PARAMETER)
+)
+COUNT, INNER = tl.constexpr(descriptor.COUNT), tl.constexpr(descriptor.INNER)
+KIND, GROUP, TWICE = (tl.constexpr(c) for c in (descriptor.KIND, descriptor.GROUP, descriptor.TWICE))
+WIDTH, NUMBERS = tl.constexpr(descriptor.WIDTH), tl.constexpr(descriptor.HYPERPARAMETERS)
+PLAIN, SCALED, UNIT = (tl.constexpr(c) for c in (descriptor.PLAIN, descriptor.SCALED, descriptor.UNIT))
+RATE, MOMENTUM, OLD = (tl.constexpr(c) for c in (descriptor.RATE, descriptor.MOMENTUM, descriptor.OLD))
+NEW, DECAY, SIGN = (tl.constexpr(c) for c in (descriptor.NEW, descriptor.DECAY, descriptor.SIGN))
 NORMAL = tl.constexpr("")  # eviction policy of a cache
 
 

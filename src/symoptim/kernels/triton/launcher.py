@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from symoptim.geometry.filters import update_dtype
-from symoptim.kernels.dispatch import Numbers
-from symoptim.kernels.numbers import RATE
-from symoptim.kernels.table import BUFFER, COLUMNS, GRADIENT, KIND, PARAMETER, UNIT
+from symoptim.kernels.backend import Hyperparameters
+from symoptim.kernels.descriptor import BUFFER, COLUMNS, GRADIENT, KIND, PARAMETER, RATE, UNIT
 from symoptim.kernels.triton import columns, rows
 from symoptim.kernels.triton.common import TYPES
 from symoptim.kernels.triton.graph import DeviceConstant, DeviceSlot, keep_alive, record
@@ -70,12 +69,14 @@ class CudaLauncher:
         self.others_aligned = bool((table[:, : PARAMETER + 1] % 16 == 0).all())
         self.tables: dict[tuple[int, ...], Table] = {}  # by the addresses of gradients
         self.table, self.numbers = DeviceSlot(device), DeviceSlot(device)
-        self.put_numbers: tuple[Numbers, list[bool]] | None = None
+        self.put_numbers: tuple[Hyperparameters, list[bool]] | None = None
         self.scaling: GradScale | None = None
         self.graphs: dict[tuple[bool, bool], torch.cuda.CUDAGraph | None] = {}
-        self.last: tuple[Numbers, torch.cuda.CUDAGraph] | None = None  # a graph, and the numbers it will read
+        self.last: tuple[Hyperparameters, torch.cuda.CUDAGraph] | None = (
+            None  # a graph, and the numbers it will read
+        )
 
-    def point_at(self, gradients: Sequence[int]) -> None:
+    def set_gradient_pointers(self, gradients: Sequence[int]) -> None:
         """Use gradients at these addresses; they often come back to where they were."""
         key = tuple(gradients)
         if key not in self.tables:
@@ -89,8 +90,10 @@ class CudaLauncher:
         self.table.put(table)
         self.last = None
 
-    def launch(self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: GradScale | None) -> None:
-        """Step all tensors; see :class:`symoptim.kernels.dispatch.Launcher`."""
+    def launch(
+        self, numbers: Hyperparameters, rates: Sequence[Tensor | None], scaling: GradScale | None
+    ) -> None:
+        """Step all tensors; see :class:`symoptim.kernels.backend.Launcher`."""
         if not self.rows and not len(self.split):
             return  # all tensors are empty, and so would the graph be
         is_current = torch.cuda.current_device() == self.device.index
@@ -107,7 +110,12 @@ class CudaLauncher:
                 self.last = (numbers, graph) if is_plain and graph is not None else None
 
     def _inputs(
-        self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: GradScale | None, *, captured: bool
+        self,
+        numbers: Hyperparameters,
+        rates: Sequence[Tensor | None],
+        scaling: GradScale | None,
+        *,
+        captured: bool,
     ) -> Inputs:
         """Everything on the device; for a graph that is being captured, copies that no other step changes."""
         # A rate that is on a device is 0 in the numbers and is written to the slot: the same numbers with a

@@ -14,8 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from symoptim.kernels.squares import OF_COLUMNS, OF_ROWS
-from symoptim.kernels.table import COLUMNS, WEIGHTS
+from symoptim.kernels.descriptor import COLUMNS, OF_COLUMNS, OF_ROWS, WEIGHTS
 from symoptim.kernels.triton import tiling
 from symoptim.kernels.triton.common import TYPES
 from symoptim.kernels.triton.graph import DeviceConstant

@@ -5,23 +5,24 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.kernels.dispatch import ACROSS
-from symoptim.kernels.lay import EVEN, Lay
-from symoptim.kernels.squares import OF_ROWS, OUT
-from symoptim.kernels.table import (
+from symoptim.kernels.backend import ACROSS
+from symoptim.kernels.descriptor import (
     BUFFER,
     COLUMNS,
     COUNT,
     INNER,
     KIND,
+    OF_ROWS,
+    OUT,
     OUTER,
     PARAMETER,
     PLAIN,
     ROWS,
     SCALED,
     WEIGHTS,
-    rows_of,
+    table_rows,
 )
+from symoptim.kernels.memory_layout import ALIGNED_ENTRIES, FilterLayout
 
 # Steps of rows: :mod:`.rows`.
 SHORT = (64, 128, 256, 512, 1024, 2048)  # up to which rows go into one program, several at once
@@ -68,8 +69,8 @@ class RowTiling(NamedTuple):
 def row_programs(table: Tensor) -> dict[RowTiling, Tensor]:
     """Tensor, first row or entry, and length of rows, of programs of :mod:`.rows`."""
     programs: dict[RowTiling, list[Tensor]] = {}
-    for number, row in enumerate(rows_of(table)):
-        lay = Lay(*row[OUTER : INNER + 1])
+    for number, row in enumerate(table_rows(table)):
+        lay = FilterLayout(*row[OUTER : INNER + 1])
         if is_split(row) or not lay.inner:
             continue
         count, height, length, tiling = lay.filters, 1, 0, row_tiling(lay.inner, _reread(row))
@@ -98,7 +99,7 @@ def row_tiling(inner: int, reread: float) -> RowTiling:
     >>> [row_tiling(inner, 2)[:3] for inner in (147, 4608, 8192, 12288, 50257)]
     [(True, 2048, 8), (False, 1024, 8), (True, 8192, 32), (False, 2048, 16), (False, 4096, 32)]
     """
-    is_even = inner % EVEN == 0
+    is_even = inner % ALIGNED_ENTRIES == 0
     if inner <= SHORT[-1]:
         return RowTiling(True, SHORT[-1], WARPS, is_even)
     for length in WIDE:
@@ -129,10 +130,10 @@ def split_programs(table: Tensor) -> tuple[Tensor, int]:
     """Programs of :mod:`.columns`, and how many numbers they write for each other."""
     programs: list[list[int]] = []
     scratch = 0
-    for number, row in enumerate(rows_of(table)):
+    for number, row in enumerate(table_rows(table)):
         if not is_split(row):
             continue
-        lay = Lay(*row[OUTER : INNER + 1])
+        lay = FilterLayout(*row[OUTER : INNER + 1])
         least, most = (LINES, SEGMENTS[0]) if lay.outer > 1 else (4 * LINES, SEGMENTS[1])
         for base, stride, columns, end, inner in _blocks(lay):
             total = -(-(end - base) // stride)
@@ -146,7 +147,7 @@ def split_programs(table: Tensor) -> tuple[Tensor, int]:
     return torch.tensor(programs, dtype=torch.int64).reshape(-1, SPLIT_FIELDS), scratch
 
 
-def _blocks(lay: Lay) -> list[tuple[int, int, int, int, int]]:
+def _blocks(lay: FilterLayout) -> list[tuple[int, int, int, int, int]]:
     """Filters that programs share: first entry, distance of lines, columns, end, neighbors of one filter."""
     if lay.outer == 1:  # a very long row is cut into lines
         ends = range(lay.inner, lay.filters * lay.inner + 1, lay.inner)
@@ -166,7 +167,7 @@ def norm_chunks(row: list[int]) -> int:
 def _chunk_length(inner: int) -> int:
     """Entries in a chunk of a row; the last chunk may be shorter."""
     chunks = -(-inner // TILE)
-    return -(-inner // (chunks * EVEN)) * EVEN
+    return -(-inner // (chunks * ALIGNED_ENTRIES)) * ALIGNED_ENTRIES
 
 
 def _chunk_lines(count: int) -> int:
@@ -191,8 +192,8 @@ def norm_programs(table: Tensor, size: int, *, kind: int, even: bool) -> Tensor:
         columns the program has; the index of the first norm, and the length class of rows. A row per program.
     """
     programs = [torch.empty(0, NORM_FIELDS, dtype=torch.int64, device="cpu")]
-    for row in rows_of(table):
-        if row[KIND] == kind and (row[INNER] % EVEN == 0) == even:
+    for row in table_rows(table):
+        if row[KIND] == kind and (row[INNER] % ALIGNED_ENTRIES == 0) == even:
             programs.append(_row_norms(row, size) if kind == OF_ROWS else _column_norms(row, size))
     return torch.cat(programs)
 

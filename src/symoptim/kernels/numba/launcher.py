@@ -8,13 +8,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from symoptim.kernels.dispatch import Numbers
-from symoptim.kernels.lay import Lay
+from symoptim.kernels.backend import Hyperparameters
+from symoptim.kernels.descriptor import (
+    COLUMNS,
+    COUNT,
+    GRADIENT,
+    INNER,
+    KIND,
+    OF_ROWS,
+    OUTER,
+    PLAIN,
+    RATE,
+    table_rows,
+)
+from symoptim.kernels.memory_layout import FilterLayout
 from symoptim.kernels.numba import norms, step
 from symoptim.kernels.numba.thread_pool import Chunk, WorkSplit, chunks
-from symoptim.kernels.numbers import RATE
-from symoptim.kernels.squares import OF_ROWS
-from symoptim.kernels.table import COLUMNS, COUNT, GRADIENT, INNER, KIND, OUTER, PLAIN, rows_of
 
 CHUNK = 1 << 16  # entries of a chunk at least: enough to be worth a call
 CHUNKS_PER_THREAD = 32  # at least, where there is enough and rows are not longer
@@ -28,21 +37,21 @@ class CpuLauncher:
         """Cut the tensors of the table into chunks."""
         self.table: NDArray[np.int64] = table.numpy()
         self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
-        rows = rows_of(table)
+        rows = table_rows(table)
         size = _chunk_size(sum(row[OUTER] * row[COUNT] * row[INNER] for row in rows))
         self.work = WorkSplit(_step_chunks(number, row, size) for number, row in enumerate(rows))
 
-    def point_at(self, gradients: Sequence[int]) -> None:
+    def set_gradient_pointers(self, gradients: Sequence[int]) -> None:
         """Use gradients at these addresses."""
         self.table[:, GRADIENT] = gradients
 
     def launch(
         self,
-        numbers: Numbers,
+        numbers: Hyperparameters,
         rates: Sequence[Tensor | None],
         scaling: tuple[Tensor, Tensor] | None,  # noqa: ARG002 - losses are scaled on accelerators only
     ) -> None:
-        """Step all tensors; see :class:`symoptim.kernels.dispatch.Launcher`."""
+        """Step all tensors; see :class:`symoptim.kernels.backend.Launcher`."""
         values = np.array(numbers)
         for group, rate in enumerate(rates):
             if rate is not None:
@@ -50,13 +59,13 @@ class CpuLauncher:
         self.work.call(cast("Any", step).step, self.table, values, self.like)
 
 
-class CpuSquares:
+class CpuSquaredNorms:
     """Takes squared norms of rows or columns of matrices of one precision."""
 
     def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
         """Cut the matrices of the table into chunks."""
         self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
-        rows, threads = rows_of(table), torch.get_num_threads()
+        rows, threads = table_rows(table), torch.get_num_threads()
         total = sum(row[COUNT] * row[INNER] for row in rows)
         largest = total if threads == 1 else total // (4 * threads)
         size = _chunk_size(total)
@@ -74,7 +83,7 @@ def _chunk_size(total: int) -> int:
 
 def _step_chunks(number: int, row: list[int], size: int) -> Iterator[Chunk]:
     """Chunks of a tensor to be stepped."""
-    lay = Lay(*row[OUTER : INNER + 1])
+    lay = FilterLayout(*row[OUTER : INNER + 1])
     if not lay.length:
         return iter(())
     if row[KIND] == PLAIN and not row[COLUMNS]:

@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-EVEN = 8  # entries, which are 16 bytes or more: rows of multiples of that can be moved 16 bytes at a time
+ALIGNED_ENTRIES = 8
+"""Entries, which are 16 bytes or more: rows of multiples of that are moved 16 bytes at a time."""
 
 
-class Lay(NamedTuple):
+class FilterLayout(NamedTuple):
     """Filter f has the entries ``(a filters + f) inner + b``, for a below ``outer`` and b below ``inner``."""
 
     outer: int
@@ -49,14 +50,14 @@ def is_dense(tensor: Tensor) -> bool:
     return True
 
 
-def have_same_lay(one: Tensor, other: Tensor) -> bool:
+def same_memory_order(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors of one shape have their entries in the same order in memory.
 
     >>> import torch
     >>> x = torch.zeros(2, 1, 3)
-    >>> have_same_lay(x, x.as_strided((2, 1, 3), (3, 7, 1)))
+    >>> same_memory_order(x, x.as_strided((2, 1, 3), (3, 7, 1)))
     True
-    >>> have_same_lay(x, torch.zeros(3, 1, 2).permute(2, 1, 0))
+    >>> same_memory_order(x, torch.zeros(3, 1, 2).permute(2, 1, 0))
     False
     """
     strides = zip(one.shape, one.stride(), other.stride(), strict=True)
@@ -64,7 +65,7 @@ def have_same_lay(one: Tensor, other: Tensor) -> bool:
     return all(size == 1 or mine == yours for size, mine, yours in strides)
 
 
-def lay_of(tensor: Tensor, axis: int | None) -> Lay:
+def filter_layout(tensor: Tensor, axis: int | None) -> FilterLayout:
     """How the filters counted by an axis lie; without one, all entries are one filter.
 
     Args:
@@ -76,13 +77,13 @@ def lay_of(tensor: Tensor, axis: int | None) -> Lay:
 
     >>> import torch
     >>> weight = torch.zeros(5, 3, 2, 2)
-    >>> lay_of(weight, 0), lay_of(weight, 1)
-    (Lay(outer=1, filters=5, inner=12), Lay(outer=5, filters=3, inner=4))
-    >>> lay_of(weight.contiguous(memory_format=torch.channels_last), 1)
-    Lay(outer=20, filters=3, inner=1)
+    >>> filter_layout(weight, 0), filter_layout(weight, 1)
+    (FilterLayout(outer=1, filters=5, inner=12), FilterLayout(outer=5, filters=3, inner=4))
+    >>> filter_layout(weight.contiguous(memory_format=torch.channels_last), 1)
+    FilterLayout(outer=20, filters=3, inner=1)
     """
     entries = tensor.numel()
     if axis is None or tensor.shape[axis] == 1 or not entries:
-        return Lay(1, 1, entries)
+        return FilterLayout(1, 1, entries)
     filters, inner = tensor.shape[axis], tensor.stride(axis)
-    return Lay(entries // (filters * inner), filters, inner)
+    return FilterLayout(entries // (filters * inner), filters, inner)

@@ -6,7 +6,7 @@ torch's exponentials are vectorized, numba's are not; of gathers and sums torch 
 
 import numpy as np
 
-from symoptim.kernels.numba.compiled import kernel
+from symoptim.kernels.numba.jit import kernel
 
 
 @kernel

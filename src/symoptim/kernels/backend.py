@@ -9,25 +9,25 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from symoptim.kernels.lay import Lay
+from symoptim.kernels.memory_layout import FilterLayout
 
-Numbers = list[tuple[float, ...]]
+Hyperparameters = list[tuple[float, ...]]
 
 
 class Launcher(Protocol):
     """Steps the tensors of a table."""
 
-    def point_at(self, gradients: Sequence[int]) -> None:
+    def set_gradient_pointers(self, gradients: Sequence[int]) -> None:
         """Use gradients at these addresses, one per row of the table."""
         ...
 
     def launch(
-        self, numbers: Numbers, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
+        self, numbers: Hyperparameters, rates: Sequence[Tensor | None], scaling: tuple[Tensor, Tensor] | None
     ) -> None:
         """Step all tensors.
 
         Args:
-            numbers: of :mod:`symoptim.kernels.numbers`, a row per group.
+            numbers: of :mod:`symoptim.kernels.descriptor`, a row per group.
             rates: by group, rates that are on a device.
             scaling: what a loss was multiplied by, and whether that was too much; on a device.
         """
@@ -52,20 +52,20 @@ def _failing(package: str) -> str:
     return ""
 
 
-def why_no_numba() -> str:
+def numba_missing_reason() -> str:
     """Why there are no kernels for CPUs, if there are none."""
     return WITHOUT_NUMBA if _missing("numba") else _failing("numba")
 
 
-def why_not_here(device: torch.device, dtype: torch.dtype) -> str | None:
+def unsupported_device_reason(device: torch.device, dtype: torch.dtype) -> str | None:
     """Why parameters of that precision cannot be stepped by a kernel on that device, or None if they can.
 
-    >>> why_not_here(torch.device("meta"), torch.float32)
+    >>> unsupported_device_reason(torch.device("meta"), torch.float32)
     'there are kernels for CPUs and CUDA devices only, not for meta'
     """
     if device.type == "cpu":
-        if why_no_numba():
-            return why_no_numba()
+        if numba_missing_reason():
+            return numba_missing_reason()
         if dtype not in (torch.float32, torch.float64):
             return f"the kernels for CPUs take float32 and float64, not {dtype}"
         return None
@@ -80,10 +80,10 @@ def why_not_here(device: torch.device, dtype: torch.dtype) -> str | None:
     return f"there are kernels for CPUs and CUDA devices only, not for {device.type}"
 
 
-def dtype_there(device: torch.device, dtype: torch.dtype) -> torch.dtype:
+def kernel_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
     """Precision of what kernels step for parameters of that precision: on CPUs, of master copies.
 
-    >>> dtype_there(torch.device("cpu"), torch.bfloat16), dtype_there(torch.device("cuda"), torch.bfloat16)
+    >>> kernel_dtype(torch.device("cpu"), torch.bfloat16), kernel_dtype(torch.device("cuda"), torch.bfloat16)
     (torch.float32, torch.bfloat16)
     """
     is_short = dtype in (torch.bfloat16, torch.float16)
@@ -93,7 +93,7 @@ def dtype_there(device: torch.device, dtype: torch.dtype) -> torch.dtype:
 ACROSS = 128  # neighboring entries of a filter that a program on a CUDA device has
 
 
-def why_not_lying(device: torch.device, lay: Lay) -> str | None:
+def unsupported_layout_reason(device: torch.device, lay: FilterLayout) -> str | None:
     """Why filters that lie like this cannot be stepped by a kernel on that device, or None if they can."""
     if device.type == "cuda" and lay.outer > 1 and lay.inner > ACROSS:
         return f"its filters lie in {lay.outer} pieces of {lay.inner} entries, more than {ACROSS}"
@@ -104,7 +104,7 @@ def launcher(device: torch.device, dtype: torch.dtype, table: Tensor) -> Launche
     """The kernels for parameters of that precision on that device; they are compiled on first use."""
     with torch.device("cpu"):  # where work is shared out, whatever the default device is
         if device.type == "cpu":
-            from symoptim.kernels.numba.launch import CpuLauncher
+            from symoptim.kernels.numba.launcher import CpuLauncher
 
             return CpuLauncher(table, dtype)
         from symoptim.kernels.triton.launcher import CudaLauncher
