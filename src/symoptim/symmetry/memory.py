@@ -3,6 +3,7 @@
 import ctypes
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -126,7 +127,7 @@ def _attributes_of(model: nn.Module) -> Iterator[Any]:
 def _leads_nowhere(value: Any) -> bool:
     if _is(value, nn.Module | type | types.ModuleType | str | bytes | int | float | None):
         return True
-    return type(value) in (dict, list, tuple, set) and not value
+    return type(value) in (dict, OrderedDict, list, tuple, set) and not value
 
 
 def _is(value: Any, kinds: Any) -> bool:

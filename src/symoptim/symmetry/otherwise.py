@@ -24,8 +24,7 @@ from symoptim.symmetry.frames import around
 from symoptim.symmetry.graph import name_of
 from symoptim.symmetry.isolation import set_seeds
 from symoptim.symmetry.knowledge import Calls, Form, Way
-from symoptim.symmetry.record import record
-from symoptim.symmetry.recorder import Earlier
+from symoptim.symmetry.record import Series, record
 from symoptim.symmetry.variations import Call
 
 _tensor: Any = Tensor  # torch leaves some of its methods untyped
@@ -69,7 +68,7 @@ class Question(NamedTuple):
 
 
 def told(
-    model: nn.Module, call: Call, places: Collection[str], earlier: Earlier, *, restore: bool = True
+    model: nn.Module, call: Call, places: Collection[str], series: Series, *, restore: bool = True
 ) -> Told:
     """Modules that would be told something else if it were decided otherwise.
 
@@ -77,13 +76,13 @@ def told(
         model: a copy of the network with state of its own.
         call: the example.
         places: modules in which something is decided.
-        earlier: tensors that were there before.
+        series: what passes share.
         restore: whether to bring back tensors in attributes of modules.
 
     Returns:
         These modules, and those that ask for sizes.
     """
-    passes = _Passes(model, call, earlier, restore)
+    passes = _Passes(model, call, series, restore)
     asked = passes.asked(places)
     modules = set[str]()
     for line, variant in _in_turns(asked):
@@ -104,8 +103,8 @@ def _in_turns(asked: list[Question]) -> Iterator[tuple[tuple[str, int], int]]:
 class _Passes:
     """Passes on the example with one answer replaced, and what they show."""
 
-    def __init__(self, model: nn.Module, call: Call, earlier: Earlier, restore: bool) -> None:
-        self.model, self.call, self.earlier, self.restore = model, call, earlier, restore
+    def __init__(self, model: nn.Module, call: Call, series: Series, restore: bool) -> None:
+        self.model, self.call, self.series, self.restore = model, call, series, restore
         self.calls = Calls(model)
         self.asking: set[str] = set()
         self.base: dict[Way, set[Form]] = {}
@@ -140,7 +139,7 @@ class _Passes:
         call = self.call.changed(lambda _, tensor: tensor.detach().clone())
         try:
             with self.calls.noted(), _SizesAsked(self.calls, self.asking), answers:
-                return record(self.model, *call, self.earlier, functional=False, restore=self.restore)
+                return record(self.model, *call, self.series, functional=False, restore=self.restore)
         except Exception:  # of whatever kind: the answer does not go with the values
             return None
 

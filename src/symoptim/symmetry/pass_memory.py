@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from symoptim.errors import TraceError
+from symoptim.symmetry.graph import mapped
 
 LARGEST_PASS = 2**30
 """Bytes of results of a pass on inputs that nobody has given; twice those of the example are always tried."""
@@ -20,42 +22,70 @@ class TooLargeError(TraceError):
     """A pass takes more memory than it may."""
 
 
-def require_room(function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], room: float) -> None:
-    """Refuse an operation whose results would be larger than the memory that is left.
+class ResultSizes:
+    """How large results of operations are; asked for once for all arguments of the same shapes."""
 
-    They are asked for on the meta device, which computes nothing. An operation that has no rule there passes.
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.known: dict[tuple[Any, str], int] = {}
 
-    Args:
-        function: the operation.
-        arguments: its positional arguments.
-        keywords: its other arguments.
-        room: the bytes that are left.
+    def require_room(
+        self, function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], room: float
+    ) -> None:
+        """Refuse an operation whose results would be larger than the memory that is left.
 
-    Raises:
-        TooLargeError: results would be larger.
+        They are asked for on the meta device, which computes nothing. An operation that has no rule there
+        passes.
 
-    >>> x = torch.zeros(5000, 1)
-    >>> require_room(torch.ops.aten.mm.default, (x, x.t()), {}, 10**9)
-    >>> require_room(torch.ops.aten.mm.default, (x, x.t()), {}, 10**7)
-    Traceback (most recent call last):
-    symoptim.symmetry.pass_memory.TooLargeError: mm has a result of 100,000,000 bytes
-    """
-    if room == math.inf or any(one.alias_info is not None for one in function._schema.returns):
-        return  # a view, or written into what is there
-    leaves: list[Any] = tree_leaves((arguments, dict(keywords)))
-    sizes = [leaf.numel() for leaf in leaves if isinstance(leaf, Tensor)]
-    if sizes and max(sizes) < LARGE:
-        return
-    there, named = tree_map(_on_meta, (tuple(arguments), dict(keywords)))
-    if not sizes and any(one.name == "device" for one in function._schema.arguments):
-        named["device"] = torch.device("meta")
+        Args:
+            function: the operation.
+            arguments: its positional arguments.
+            keywords: its other arguments.
+            room: the bytes that are left.
+
+        Raises:
+            TooLargeError: results would be larger.
+
+        >>> sizes, x = ResultSizes(), torch.zeros(5000, 1)
+        >>> sizes.require_room(torch.ops.aten.mm.default, (x, x.t()), {}, 10**9)
+        >>> sizes.require_room(torch.ops.aten.mm.default, (x, x.t()), {}, 10**7)
+        Traceback (most recent call last):
+        symoptim.symmetry.pass_memory.TooLargeError: mm has a result of 100,000,000 bytes
+        """
+        if room == math.inf or any(one.alias_info is not None for one in function._schema.returns):
+            return  # a view, or written into what is there
+        tensors: list[Tensor] = []
+        described = mapped(partial(_described, tensors), (tuple(arguments), dict(keywords)))
+        if tensors and max(tensor.numel() for tensor in tensors) < LARGE:
+            return
+        key = function, str(described)
+        if key not in self.known:
+            self.known[key] = _bytes_of_results(function, arguments, keywords, made=not tensors)
+        if self.known[key] > room:
+            name = function.overloadpacket.__name__
+            raise TooLargeError(f"{name} has a result of {self.known[key]:,} bytes")
+
+
+def _described(tensors: list[Tensor], value: Any) -> Any:
+    """A tensor by what results depend on, which is noted; whatever else as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    tensors.append(value)
+    return value.shape, value.stride() if value.layout == torch.strided else value.layout, value.dtype
+
+
+def _bytes_of_results(
+    function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any], *, made: bool
+) -> int:
+    """Bytes of results on the meta device; 0 where they are not known. ``made`` of nothing, on a device."""
     try:
+        there, named = mapped(_on_meta, (tuple(arguments), dict(keywords)))
+        if made and any(one.name == "device" for one in function._schema.arguments):
+            named["device"] = torch.device("meta")
         results: list[Any] = tree_leaves(function(*there, **named))
     except Exception:  # it has no rule there, or its results depend on values
-        return
-    coming = sum(one.nbytes for one in results if isinstance(one, Tensor))
-    if coming > room:
-        raise TooLargeError(f"{function.overloadpacket.__name__} has a result of {coming:,} bytes")
+        return 0
+    return sum(one.nbytes for one in results if isinstance(one, Tensor))
 
 
 def _on_meta(value: Any) -> Any:

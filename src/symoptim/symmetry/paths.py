@@ -27,7 +27,14 @@ from torch import nn
 from symoptim.errors import OptionError, TraceError, first_few
 from symoptim.symmetry.attributes import Attributes, attributes_of, changing
 from symoptim.symmetry.changing_constants import changing_constants
-from symoptim.symmetry.decisions import ASKS, Decision, answers, follow_from_answers, undecided
+from symoptim.symmetry.decisions import (
+    ASKS,
+    Decision,
+    answers,
+    follow_from_answers,
+    ignores_values,
+    undecided,
+)
 from symoptim.symmetry.failures import Refusal, refusal_of
 from symoptim.symmetry.graph import Graph, Ref, has_symbolic_result
 from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
@@ -36,8 +43,8 @@ from symoptim.symmetry.knowledge import Calls, form_of
 from symoptim.symmetry.otherwise import told
 from symoptim.symmetry.pass_memory import LARGEST_PASS
 from symoptim.symmetry.quiet import quietly
-from symoptim.symmetry.record import record
-from symoptim.symmetry.recorder import Earlier, made_in
+from symoptim.symmetry.record import Series, record
+from symoptim.symmetry.recorder import made_in
 from symoptim.symmetry.size_search import SizeSearch
 from symoptim.symmetry.steps import Step, plain, steps
 from symoptim.symmetry.tensors import model_tensors
@@ -125,7 +132,7 @@ class _Surveyor:
         """Modules with attributes that are too large to be compared."""
         self.passes: list[Graph] = []
         self.seed = 0
-        self.earlier = Earlier()
+        self.series = Series()
         self.room = LARGEST_PASS
         """Bytes that results of a trial may take."""
 
@@ -160,8 +167,10 @@ class _Surveyor:
     def _note_kept(self, found: Survey) -> None:
         """What later calls use of the first is as good as returned."""
         assert found.first is not None
-        used = tuple(Ref(number) for number, one in made_in(found.first).items() if one in self.earlier.used)
-        found.keeps = bool(self.earlier.used)
+        used = tuple(
+            Ref(number) for number, one in made_in(found.first).items() if one in self.series.earlier.used
+        )
+        found.keeps = bool(self.series.earlier.used)
         found.first = replace(found.first, outputs=(*found.first.outputs, *used))
 
     def _add_seen_values(self, found: Survey, first: Call) -> None:
@@ -169,7 +178,7 @@ class _Surveyor:
         try:
             model = isolated(self.fresh)  # the other one may keep what the turning into values has left
             for call in (first, *(call for call, _, _ in found.others)):
-                graph = record(model, *_copied(call), self.earlier, functional=False, restore=self.restore)
+                graph = record(model, *_copied(call), self.series, functional=False, restore=self.restore)
                 found.others.append((call, graph, False))
         except Exception:  # not every model can be watched so
             found.exposed = frozenset(self.calls.places.values())
@@ -183,7 +192,7 @@ class _Surveyor:
             if self.watch is not None:
                 graph = self.watch(self.model, *mine)
             else:
-                graph = record(self.model, *mine, self.earlier, restore=self.restore, room=room)
+                graph = record(self.model, *mine, self.series, restore=self.restore, room=room)
         self.passes.append(graph)
         return graph
 
@@ -254,9 +263,12 @@ class _Surveyor:
             if found is None or self.watch is not None:
                 continue
             other, size = found
-            attempt(other, size)
+            refused = attempt(other, size)
             before = attributes_of(self.model)  # of a model that may keep what it makes for a size
-            for one in other_values(other):
+            others = other_values(other)
+            if refused is None and all(map(ignores_values, self.passes)):
+                others = others[:1]  # only whether a second pass of this size does something else
+            for one in others:
                 attempt(one, size)
             self._note_changes(before)
 
@@ -287,7 +299,7 @@ class _Surveyor:
         places = {one.place for one in decisions if one.reason}
         if self.watch is not None or not places:
             return ()
-        return told(isolated(self.fresh), first, places, self.earlier, restore=self.restore)
+        return told(isolated(self.fresh), first, places, self.series, restore=self.restore)
 
     def _sizes(self, kept: KeptPasses) -> Iterable[str]:
         if kept.sizes:

@@ -15,12 +15,12 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor, TypedStorage, UntypedStorage, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from symoptim.errors import TraceError
-from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, has_plain_sizes, name_of
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, has_plain_sizes, mapped, name_of
 from symoptim.symmetry.memory import address
-from symoptim.symmetry.pass_memory import require_room
+from symoptim.symmetry.pass_memory import ResultSizes
 from symoptim.symmetry.ranges import require_in_range
 
 _module: Any = torch.nn.modules.module  # torch leaves hooks of all modules untyped
@@ -118,7 +118,13 @@ def _subclasses(kind: type) -> Iterator[type]:
 class Recorder(TorchDispatchMode):
     """Notes every operation while it is entered; values are known by their identity, and kept alive."""
 
-    def __init__(self, model: nn.Module, earlier: Earlier | None = None, room: float = math.inf) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        earlier: Earlier | None = None,
+        room: float = math.inf,
+        sizes: ResultSizes | None = None,
+    ) -> None:
         """Begin with nothing noted; ``room`` is the bytes that results may take."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
         named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
@@ -128,6 +134,7 @@ class Recorder(TorchDispatchMode):
         self.number: dict[int, int] = {}
         self.parts: dict[int, Part] = {}
         self.alive: list[Any] = []
+        self.sizes = ResultSizes() if sizes is None else sizes
         self.room, self.taken = room, 0
         """Bytes that results may take, and those they do."""
         self.in_memory: dict[int, dict[int, Tensor]] = {}
@@ -135,6 +142,8 @@ class Recorder(TorchDispatchMode):
         """Where the memory of inputs and of the model's tensors begins."""
         self.originals: set[int] = set()
         """The same of tensors of which the pass has a copy."""
+        self.written: set[int] = set()
+        """Where memory begins that the pass has written to."""
         self.leaves: list[Leaf] = []
         self.operations: list[Operation] = []
         self.written_back: dict[int, Ref | None] = {}
@@ -155,7 +164,7 @@ class Recorder(TorchDispatchMode):
         index = len(self.alive)
         self.alive.append(value)
         self.number[id(value)] = index
-        for one in tree_leaves(value):
+        for one in [value] if isinstance(value, Tensor) else tree_leaves(value):
             if isinstance(one, Tensor):
                 where = address(one)
                 if where not in self.in_memory:
@@ -234,14 +243,15 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         name, keywords = name_of(func), dict(kwargs or {})
         refer = partial(self.refer, literal=name.startswith("lift_fresh"))
-        arguments, named = tree_map(refer, tuple(args)), tree_map(refer, keywords)
+        arguments, named = mapped(refer, tuple(args)), mapped(refer, keywords)
         written = list(_written(func, args, keywords))
         others = {key: one for tensor in written for key, one in self._sharing(tensor).items()}
         for tensor in written:
             self._require_copy(tensor)
+            self.written.add(address(tensor))
         with self.noting():
             require_in_range(name, args)
-            require_room(func, args, keywords, self.room - self.taken)
+            self.sizes.require_room(func, args, keywords, self.room - self.taken)
             result = func(*args, **keywords)
         if name == "copy_" and arguments[0].index in self.written_back:
             self.written_back[arguments[0].index] = arguments[1]  # what became of a buffer, or of an input
@@ -279,7 +289,7 @@ class Recorder(TorchDispatchMode):
     def _note(self, name: str, func: Any, arguments: tuple[Any, ...], keywords: Any, result: Any) -> None:
         place = self.stack[-1] if self.stack else ""
         index = self._new(result)
-        shapes = tree_map(_shape_alone, result)
+        shapes = mapped(_shape_alone, result)
         self.operations.append(Operation(index, name, func, arguments, keywords, shapes, place))
         if isinstance(result, list | tuple):
             for position, part in enumerate(cast("Sequence[Any]", result)):
@@ -330,4 +340,8 @@ def _written(func: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -
 
 def _shape_alone(value: Any) -> Any:
     """A tensor without values: those of a whole pass would fill the memory."""
-    return value.detach().to("meta") if isinstance(value, Tensor) else value
+    if not isinstance(value, Tensor):
+        return value
+    if type(value) is not Tensor or value.layout != torch.strided or value.is_quantized:
+        return value.detach().to("meta")
+    return torch.empty(value.shape, dtype=value.dtype, device="meta")

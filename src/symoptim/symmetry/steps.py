@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from symoptim.symmetry.decisions import value_keys
-from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.graph import Graph, Operation, Ref, mapped, once
 from symoptim.symmetry.rules.pointwise import COPIES
 from symoptim.symmetry.taking import axes_of
 
@@ -91,19 +90,25 @@ class Kinds(NamedTuple):
     """With numbers that are no sizes, and how often each is done."""
 
 
+@once
 def steps(graph: Graph) -> tuple[Step, ...]:
     """All operations of a pass but those that take a part of a result, or mark a range for profilers."""
     return tuple(step for _, step in _steps(graph))
 
 
-def _steps(graph: Graph) -> Iterator[tuple[Operation, Step]]:
+@once
+def _steps(graph: Graph) -> list[tuple[Operation, Step]]:
+    found: list[tuple[Operation, Step]] = []
     names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
     keys = value_keys(graph, numbers=False)
     for operation in graph.operations:
         if operation.name not in NO_STEPS and not operation.name.startswith("profiler::"):
             leaves = tuple(names[index] for index in operation.references() if index in names)
             value = keys[operation.index] or 0  # nobody knows of what nothing is made of
-            yield operation, Step(operation.place, operation.name, leaves, _numbers(operation), value)
+            found.append(
+                (operation, Step(operation.place, operation.name, leaves, _numbers(operation), value))
+            )
+    return found
 
 
 def _numbers(operation: Operation, first: int = 0) -> str:
@@ -112,10 +117,11 @@ def _numbers(operation: Operation, first: int = 0) -> str:
     def shown(argument: Any) -> Any:
         return "a tensor" if isinstance(argument, Ref) else argument
 
-    arguments, keywords = tree_map(shown, (operation.arguments[first:], dict(operation.keywords)))
+    arguments, keywords = mapped(shown, (operation.arguments[first:], dict(operation.keywords)))
     return f"{arguments} {keywords}"
 
 
+@once
 def kinds(graph: Graph) -> Kinds:
     """What is compared where sizes differ; not what only copies."""
     found = [
@@ -143,6 +149,7 @@ def takes_other_parts(first: Graph, other: Graph) -> bool:
     return any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys())
 
 
+@once
 def _parts_taken(graph: Graph) -> dict[tuple[Step, int], set[str]]:
     """By operation and size of the axis: which parts of values that are made of weights and inputs."""
     of_weights = graph.made_of("parameter", "buffer") & graph.made_of("input")
