@@ -98,7 +98,7 @@ def value_keys(graph: Graph, *, numbers: bool = True) -> dict[int, int]:
     """
     keys = {leaf.index: hash(leaf.kind if leaf.kind == "constant" else leaf.name) for leaf in graph.leaves}
 
-    def key(argument: Any) -> Any:
+    def key(argument: object) -> Any:
         if isinstance(argument, Ref):
             return keys.get(argument.index)
         return argument if numbers else None

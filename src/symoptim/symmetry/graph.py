@@ -175,7 +175,7 @@ def mapped(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 @functools.lru_cache(4096)
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     """Name of an operation without its overload: ``linear`` of ``aten::linear.default``.
 
     Others' operations keep their namespace, for they may have the names of torch's.

@@ -11,7 +11,7 @@ call after the other on one copy of it, and the operations of each pass are comp
     pass has reached
 
 What is seen in an exposed frame (:mod:`.frames`), or in that of a module that may know of a decision made
-there (:mod:`.knowledge`), is pinned, unless the user vouches for the module in which the decision is made.
+there (:mod:`.frames`), is pinned, unless the user vouches for the module in which the decision is made.
 """
 
 import re
@@ -26,7 +26,8 @@ from torch import nn
 
 from symoptim.errors import OptionError, TraceError, first_few
 from symoptim.symmetry.attributes import Attributes, attributes_of, changing
-from symoptim.symmetry.changing_constants import changing_constants
+from symoptim.symmetry.constants import changing_constants
+from symoptim.symmetry.copies import isolated
 from symoptim.symmetry.decisions import (
     ASKS,
     Decision,
@@ -35,18 +36,16 @@ from symoptim.symmetry.decisions import (
     ignores_values,
     undecided,
 )
+from symoptim.symmetry.environment import quietly, seeds_restored, set_seeds
 from symoptim.symmetry.failures import Refusal, refusal_of
+from symoptim.symmetry.frames import Calls, form_of
 from symoptim.symmetry.graph import Graph, Ref, has_symbolic_result
-from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
-from symoptim.symmetry.kept_passes import KeptPasses
-from symoptim.symmetry.knowledge import Calls, form_of
-from symoptim.symmetry.otherwise import told
-from symoptim.symmetry.pass_memory import LARGEST_PASS
-from symoptim.symmetry.quiet import quietly
+from symoptim.symmetry.limits import LARGEST_PASS
+from symoptim.symmetry.other_answers import informed_by_other_answers
 from symoptim.symmetry.record import Series, record
 from symoptim.symmetry.recorder import made_in
 from symoptim.symmetry.size_search import SizeSearch
-from symoptim.symmetry.steps import Step, plain, steps
+from symoptim.symmetry.steps import KeptPasses, Step, plain, steps
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.symmetry.variations import Call, other_values
 
@@ -266,7 +265,7 @@ class _Surveyor:
             refused = attempt(other, size)
             before = attributes_of(self.model)  # of a model that may keep what it makes for a size
             others = other_values(other)
-            if refused is None and all(map(ignores_values, self.passes)):
+            if refused is None and not self.decisions and all(map(ignores_values, self.passes)):
                 others = others[:1]  # only whether a second pass of this size does something else
             for one in others:
                 attempt(one, size)
@@ -291,15 +290,17 @@ class _Surveyor:
         missed = [name for name in found.unreached if not is_vouched(name, self.vouch)]
         found.doubtful = tuple(patterns(*(one.place for one in open_ones), *missed))
         open_ones += [Decision(name.rpartition(".")[0], "", unseen=False) for name in missed]
-        found.exposed = self.calls.knowing(open_ones, *self._told(open_ones, first))
+        found.exposed = self.calls.knowing(open_ones, *self._informed(open_ones, first))
         found.called = frozenset(self.calls.called)
 
-    def _told(self, decisions: Sequence[Decision], first: Call) -> tuple[frozenset[str], ...]:
-        """Modules that would be told something else if it were decided otherwise; those asking for sizes."""
+    def _informed(self, decisions: Sequence[Decision], first: Call) -> tuple[frozenset[str], ...]:
+        """Modules that would get something else if a decision were another one; those asking for sizes."""
         places = {one.place for one in decisions if one.reason}
         if self.watch is not None or not places:
             return ()
-        return told(isolated(self.fresh), first, places, self.series, restore=self.restore)
+        return informed_by_other_answers(
+            isolated(self.fresh), first, places, self.series, restore=self.restore
+        )
 
     def _sizes(self, kept: KeptPasses) -> Iterable[str]:
         if kept.sizes:

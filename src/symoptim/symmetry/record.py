@@ -21,21 +21,19 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from symoptim.errors import SymoptimError, TraceError
+from symoptim.symmetry.environment import TRACING, seeds_restored
 from symoptim.symmetry.failures import FailingModelError, require_plain, require_running, unwatched
 from symoptim.symmetry.graph import Graph
-from symoptim.symmetry.isolation import seeds_restored
+from symoptim.symmetry.limits import OutOfRangeError, ResultSizes
 from symoptim.symmetry.memory import address, reached_otherwise
-from symoptim.symmetry.pass_memory import ResultSizes
-from symoptim.symmetry.quiet import TRACING
-from symoptim.symmetry.ranges import OutOfRangeError
 from symoptim.symmetry.recorder import Earlier, Recorder
 from symoptim.symmetry.tensors import left_alone, plain_tensors, tensors_in
 
 
 def record(
     model: nn.Module,
-    inputs: tuple[Any, ...],
-    keywords: Mapping[str, Any] | None = None,
+    inputs: tuple[object, ...],
+    keywords: Mapping[str, object] | None = None,
     series: "Series | None" = None,
     *,
     functional: bool = True,
@@ -104,7 +102,7 @@ def _recorded(
         if isinstance(tensor, Tensor):
             recorder.add_leaf(tensor, "input", f"input {number}", original=tensor)
 
-    def run(tensors: dict[str, Tensor], inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def run(tensors: dict[str, Tensor], inputs: tuple[object, ...], keywords: dict[str, Any]) -> Any:
         output = functional_call(model, tensors, inputs, keywords)
         # What the model keeps is seen by the next call, or by whoever looks: as good as returned.
         kept = [tensor for tensor in plain_tensors(model) if id(tensor) not in before]
@@ -198,7 +196,7 @@ class _NoDetours(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
 
 
-def _joined(tensor: Tensor, args: Sequence[Any]) -> Tensor:
+def _joined(tensor: Tensor, args: Sequence[object]) -> Tensor:
     """The same tensor, of a list, made of the tensors in that list by operations that are seen."""
     found: list[Any] = tree_leaves(args[-1])
     if isinstance(args[-1], Tensor) or not any(isinstance(one, Tensor) for one in found):

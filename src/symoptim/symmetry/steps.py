@@ -1,4 +1,4 @@
-"""Operations of a pass as they are compared with those of other passes."""
+"""Operations of a pass as they are compared with those of other passes, and which passes are kept."""
 
 import math
 from collections import Counter
@@ -9,8 +9,9 @@ from torch import Tensor
 
 from symoptim.symmetry.decisions import value_keys
 from symoptim.symmetry.graph import Graph, Operation, Ref, mapped, once
+from symoptim.symmetry.rules.moving import axes_of
 from symoptim.symmetry.rules.pointwise import COPIES
-from symoptim.symmetry.taking import axes_of
+from symoptim.symmetry.variations import Call
 
 NO_STEPS = ("getitem", "detach", "alias")
 """Operations that compute nothing; autograd does some, where it is on."""
@@ -114,7 +115,7 @@ def _steps(graph: Graph) -> list[tuple[Operation, Step]]:
 def _numbers(operation: Operation, first: int = 0) -> str:
     """Arguments that are no tensors, from that one on."""
 
-    def shown(argument: Any) -> Any:
+    def shown(argument: object) -> Any:
         return "a tensor" if isinstance(argument, Ref) else argument
 
     arguments, keywords = mapped(shown, (operation.arguments[first:], dict(operation.keywords)))
@@ -187,3 +188,60 @@ def _cuts(graph: Graph, operations: Iterable[Operation]) -> Iterator[set[tuple[i
         before, after = shapes.get(operation.references()[0], ()), operation.result.shape
         sizes = [[math.prod(shape[:n]) for n in range(len(shape) + 1)] for shape in (before, after)]
         yield {(i, j) for i, one in enumerate(sizes[0]) for j, two in enumerate(sizes[1]) if one == two}
+
+
+MOST_ALIKE = 3
+"""Passes that are kept if they differ in numbers only, or in how often something is done: the first, and the
+one on the largest inputs."""
+
+
+class KeptPasses:
+    """Passes that did something else than the first one, and than each other."""
+
+    def __init__(self, first: Graph) -> None:
+        """Begin with the first one alone."""
+        self.first, self.kinds = first, kinds(first)
+        self.others: list[tuple[Call, Graph, bool]] = []
+        """Calls, what they did, and whether only their sizes are others."""
+        self.seen: set[object] = {steps(self.first)}
+        self.alike: dict[frozenset[Step], dict[Kinds, int]] = {}
+        """Numbers of passes on other sizes: of those that do the same operations, by all they do."""
+        self.sizes: dict[int, int] = {}
+        """Sizes of those that were tried for a size."""
+
+    def keep(self, call: Call, graph: Graph) -> None:
+        """Keep a pass on other values unless there is one like it."""
+        if steps(graph) not in self.seen:
+            self.seen.add(steps(graph))
+            self.others.append((call, graph, False))
+
+    def keep_size(self, call: Call, graph: Graph, size: int | None) -> None:
+        """Keep a pass on other sizes if it did other operations, or with other numbers, or more often.
+
+        Args:
+            call: its inputs.
+            graph: what it did.
+            size: that was tried; None for inputs that the user has given.
+        """
+        path = kinds(graph)
+        changed = loses_cuts(self.first, graph) or takes_other_parts(self.first, graph)
+        if path == self.kinds and not changed:
+            return
+        alike = self.alike.setdefault(frozenset(plain(path.names)), {})
+        others = self.others
+        if size is None:  # what the user gives counts, however much of it there is
+            others.append((call, graph, True))
+            return
+        if path not in alike and len(alike) < MOST_ALIKE:
+            alike[path] = len(others)
+            others.append((call, graph, True))
+        else:
+            path = path if path in alike else list(alike)[-1]
+            if _entries(call) <= _entries(others[alike[path]][0]):
+                return
+            others[alike[path]] = call, graph, True  # the more is read, the more is known
+        self.sizes[alike[path]] = size
+
+
+def _entries(call: Call) -> int:
+    return sum(tensor.numel() for tensor in call.tensors())

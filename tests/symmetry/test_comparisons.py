@@ -4,12 +4,12 @@ import pytest
 import sympy
 from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Mod, PythonMod, ToFloat
 
-from symoptim.symmetry.turns import MOST_TURNS, Comparisons
+from symoptim.symmetry.comparisons import MOST_THRESHOLDS, Comparisons
 
 N = sympy.Symbol("n", integer=True, positive=True)
 UNKNOWN = sympy.Function("unknown_to_python")
 
-TURNS = {
+THRESHOLDS = {
     "whole blocks": (FloorDiv(N, 64) <= 5, 5, [384]),
     "blocks": (CeilToInt(IntTrueDiv(N, 64)) <= 5, 5, [321]),
     "from above": (FloorDiv(N, 64) > 5, 5000, [383]),
@@ -26,14 +26,14 @@ TURNS = {
 }
 
 
-@pytest.mark.parametrize("name", TURNS)
+@pytest.mark.parametrize("name", THRESHOLDS)
 def test_the_closest_size_on_each_side_is_found(name: str) -> None:
-    comparison, size, expected = TURNS[name]
-    assert Comparisons([comparison], N, size).turning_sizes() == expected
+    comparison, size, expected = THRESHOLDS[name]
+    assert Comparisons([comparison], N, size).threshold_sizes() == expected
 
 
 def test_of_many_comparisons_as_many_as_can_be_turn_at_the_sizes() -> None:
     steps = [10 * step >= N for step in range(1, 30)]
-    found = Comparisons(steps, N, 5).turning_sizes()
-    assert len(found) == MOST_TURNS
+    found = Comparisons(steps, N, 5).threshold_sizes()
+    assert len(found) == MOST_THRESHOLDS
     assert max(found) == 291
