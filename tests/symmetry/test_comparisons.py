@@ -1,10 +1,13 @@
-"""Sizes at which comparisons turn out otherwise."""
+"""Comparisons of sizes, and sizes at which their outcome changes."""
 
 import pytest
 import sympy
+import torch
+from torch import Tensor, nn
 from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Mod, PythonMod, ToFloat
 
-from symoptim.symmetry.comparisons import MOST_THRESHOLDS, Comparisons
+from symoptim.symmetry.comparisons import MOST_THRESHOLDS, Comparisons, symbolic_pass
+from symoptim.symmetry.variations import Call
 
 N = sympy.Symbol("n", integer=True, positive=True)
 UNKNOWN = sympy.Function("unknown_to_python")
@@ -37,3 +40,28 @@ def test_of_many_comparisons_as_many_as_can_be_turn_at_the_sizes() -> None:
     found = Comparisons(steps, N, 5).threshold_sizes()
     assert len(found) == MOST_THRESHOLDS
     assert max(found) == 291
+
+
+class Compares(nn.Linear):
+    """Compares a size, and perhaps asks for a value."""
+
+    asks = False
+
+    def forward(self, input: Tensor) -> Tensor:
+        hidden = super().forward(input)
+        if input.shape[0] > 7 or (self.asks and bool(hidden.sum() > 0)):
+            return hidden[:7]
+        return hidden
+
+
+def test_a_pass_without_values_sees_the_same_comparisons_and_fails_where_values_are_asked_for() -> None:
+    model, call = Compares(3, 2), Call((torch.rand(5, 3),), {})
+    passes = [symbolic_pass(model, call, values=values) for values in (True, False)]
+    one, other = (
+        [(str(guard.expression), guard.by_python) for guard in each.guards.placed] for each in passes
+    )
+    assert one == other
+    assert one
+    model.asks = True
+    assert symbolic_pass(model, call, values=True).failure is None
+    assert symbolic_pass(model, call, values=False).failure is not None

@@ -111,8 +111,9 @@ def symbolic_pass(model: nn.Module, call: Call, *, values: bool, by_python: bool
         return Pass(Guards(None), failure=failure)
     environment: Any = ShapeEnv(duck_shape=False)
     mode: Any = FakeTensorMode(shape_env=environment, allow_non_fake_inputs=True)
+    mode.cache_enabled = False
     if values:
-        mode.propagate_real_tensors, mode.cache_enabled = True, False
+        mode.propagate_real_tensors = True
         mode.fake_tensor_converter = FakeTensorConverter(copy_data=True)
     found = Pass(Guards(environment))
 

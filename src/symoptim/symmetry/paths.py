@@ -253,7 +253,8 @@ class _Surveyor:
         def attempt(other: Call, size: int) -> Refusal | None:
             return self._try_at_size(other, kept, size)
 
-        search = SizeSearch(self.model, call, attempt, self._decide)
+        asks = bool(self.decisions) or not all(map(ignores_values, self.passes))
+        search = SizeSearch(self.model, call, attempt, self._decide, values=asks)
         search.search()
         self.lost |= search.lost
         self.left |= search.left

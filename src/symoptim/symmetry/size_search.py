@@ -34,7 +34,8 @@ class SizeSearch:
         model: the network.
         example: a call.
         attempt: calls the model with inputs of a size, and says why it does not take them, if so.
-        decide: told of modules that decide the path, and why what they decide is not known.
+        decide: called with modules that decide the path, and why what they decide is not known.
+        values: whether the model may ask for values.
     """
 
     def __init__(  # noqa: D107 - the class says it
@@ -43,7 +44,10 @@ class SizeSearch:
         example: Call,
         attempt: Callable[[Call, int], Refusal | None],
         decide: Callable[[str, str], None],
+        *,
+        values: bool = True,
     ) -> None:
+        self.values = values
         self.model, self.example, self.attempt, self.decide = model, example, attempt, decide
         self.lost: set[str] = set()
         """Modules in which torch lost track of sizes."""
@@ -81,7 +85,7 @@ class SizeSearch:
         if self.compared > MOST_COMPARISONS:
             self.left |= self.comparing
             return []
-        to_try = sizes_to_try(self.model, base, self.known)
+        to_try = sizes_to_try(self.model, base, self.known, values=self.values)
         self.compared += to_try.compared
         self.comparing.update(place for group in to_try.groups for place in group.decided_in)
         if to_try.looked_up is not None:

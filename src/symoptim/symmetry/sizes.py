@@ -69,22 +69,24 @@ class ToTry(NamedTuple):
     """How many comparisons were seen, torch's own included."""
 
 
-def sizes_to_try(model: nn.Module, call: Call, known: set[str]) -> ToTry:
+def sizes_to_try(model: nn.Module, call: Call, known: set[str], *, values: bool = True) -> ToTry:
     """Axes of the inputs whose sizes may vary, and sizes at which the model may take another path.
 
     Args:
         model: the network; it is left as it is.
         call: an example.
         known: comparisons for which sizes were proposed already; what is compared here is added.
+        values: whether the model may ask for values: if not, none need be computed.
 
     Returns:
         Groups of axes that vary together, and what could not be seen.
     """
-    passes: list[Pass] = []
-    for values, by_python in ((True, False), (True, True), (False, False)):
-        passes.append(symbolic_pass(isolated(model), call, values=values, by_python=by_python))
-        if passes[-1].failure is None or passes[-1].looks_up:
+    without = None if values else symbolic_pass(isolated(model), call, values=False)
+    passes = [without] if without is not None and without.failure is None else list[Pass]()
+    for computed, by_python in ((True, False), (True, True), (False, False)):
+        if passes and (passes[-1].failure is None or passes[-1].looks_up):
             break
+        passes.append(symbolic_pass(isolated(model), call, values=computed, by_python=by_python))
     best = max(passes, key=lambda one: (one.failure is None, len(one.guards.placed)))
     if not best.fakes:
         return ToTry(_by_equal_sizes(call), lost="")
