@@ -11,7 +11,7 @@
 
 A weight that torch computes of others passes its role on to them:
 
-    weight_norm, direction v      rows, the axis that has norms of its own: no scale of it is felt
+    weight_norm, direction v      rows, the axis that has norms of its own: its scale has no effect
     weight_norm, gain g           rows where these are the filters of the layer, else plain
     spectral_norm, pruning        the role of the layer's weight
     any other parametrization     plain

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from symoptim.applications.align import align
-from symoptim.symmetry.exact import difference
+from symoptim.symmetry.trials import difference
 from tests.support.networks import NETWORKS, distance
 from tests.support.soundness import outputs
 from tests.support.zoo import caught, group_of

@@ -11,8 +11,8 @@ from symoptim.applications import newton
 from symoptim.applications.canonicalize import canonical_element, canonicalize_, parameters_of
 from symoptim.errors import SymmetryError
 from symoptim.symmetry.discover import discover
-from symoptim.symmetry.exact import difference
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.trials import difference
 from tests.support.networks import NETWORKS, distance
 from tests.support.sampling import one_in
 from tests.support.soundness import outputs

@@ -12,7 +12,7 @@ from symoptim.applications.equalize import equalize_, objective
 from symoptim.applications.exponential_sums import entry_sums, moving_terms
 from symoptim.errors import OptionError
 from symoptim.symmetry.discover import discover
-from symoptim.symmetry.exact import difference
+from symoptim.symmetry.trials import difference
 from tests.support.networks import distance
 from tests.support.soundness import outputs
 from tests.support.zoo import caught, group_of

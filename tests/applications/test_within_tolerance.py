@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from symoptim.applications.canonicalize import canonicalize_
 from symoptim.applications.equalize import equalize_
 from symoptim.errors import EpsWarning, OptionError, SymmetryError
-from symoptim.symmetry import exact, reused
+from symoptim.symmetry import reused, trials
 from symoptim.symmetry.discover import discover
-from symoptim.symmetry.exact import difference
-from symoptim.symmetry.felt import Felt
+from symoptim.symmetry.eps_effect import EpsEffect
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.trials import difference
 
 ACTING: list[Callable[..., Tensor]] = [canonicalize_, equalize_]
 
@@ -83,14 +83,14 @@ def test_one_copy_is_enough_and_a_single_felt_generator_is_found_at_once(
         copies.append(model)
         return copied_once(model, wide=wide)
 
-    def change(felt: Felt, element: Tensor) -> float:
+    def change(felt: EpsEffect, element: Tensor) -> float:
         measured.append(element)
         return change_once(felt, element)
 
-    change_once, copied_once = Felt.change, reused.copied
-    for module in (reused, exact):
+    change_once, copied_once = EpsEffect.change, reused.copied
+    for module in (reused, trials):
         monkeypatch.setattr(module, "copied", copied)
-    monkeypatch.setattr(Felt, "change", change)
+    monkeypatch.setattr(EpsEffect, "change", change)
     with pytest.warns(EpsWarning, match=f"1 of {len(spec)} rescalings were not applied"):
         act(model, spec)
     assert len(copies) == 1

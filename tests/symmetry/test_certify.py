@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from symoptim.errors import TraceError
 from symoptim.symmetry.certify import Certificate, certify
 from symoptim.symmetry.discover import discover
-from symoptim.symmetry.exact import difference
 from symoptim.symmetry.form import Form
 from symoptim.symmetry.rules.registry import RULES, Context
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.trials import difference
 from tests.support.oracle import true_dimension
 from tests.support.zoo import ZOO, caught, for_some_animals, group_of
 from tests.support.zoo.animal import Lambda, weight

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from symoptim.errors import PathWarning, TraceError
 from symoptim.symmetry.certify import certify
 from symoptim.symmetry.discover import discover as discover_with_doubts
-from symoptim.symmetry.record import record
+from symoptim.symmetry.record import Series, record
 from symoptim.symmetry.recorder import Recorder
 from symoptim.symmetry.spec import SymmetrySpec
 from tests.support.sampling import one_in
@@ -276,3 +276,33 @@ def test_places_at_which_a_tensor_is_split_are_asked_for() -> None:
     model = Lambda(forward, first=nn.Linear(3, 4), head=nn.Linear(4, 2))
     with pytest.warns(PathWarning, match="values of the inputs"):
         assert len(discover_with_doubts(model, (torch.rand(5, 3),))) == 0
+
+
+class Writes(nn.Linear):
+    """Adds one to its weight at every call, if it is to."""
+
+    writes = True
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.writes:
+            self.weight.data.add_(1)
+        return super().forward(input)
+
+
+@pytest.mark.parametrize("functional", [True, False])
+def test_passes_share_copies_of_parameters_that_none_has_written_to(functional: bool) -> None:
+    model, series, x = Writes(2, 2), Series(), torch.rand(3, 2)
+    before = model.weight.detach().clone()
+    record(model, (x,), series=series, functional=functional)
+    assert list(series.copies) == [model.bias]
+    assert torch.equal(model.weight, before)
+    model.writes = False
+    record(model, (x,), series=series, functional=functional)
+    copies = dict(series.copies)
+    assert torch.equal(copies[model.weight][0], before)
+    record(model, (x,), series=series, functional=functional)
+    assert series.copies == copies
+    with torch.no_grad():
+        model.weight.zero_()
+    record(model, (x,), series=series, functional=functional)
+    assert not series.copies[model.weight][0].any()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from symoptim.symmetry import reused
 from symoptim.symmetry.discover import discover
-from symoptim.symmetry.felt import felt_by
+from symoptim.symmetry.eps_effect import eps_effect_of
 from symoptim.symmetry.reused import Reused
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
@@ -118,7 +118,7 @@ def test_it_has_the_values_that_the_model_has_now() -> None:
 def test_what_a_call_leaves_behind_is_no_change_by_eps(way: str) -> None:
     model = Leaving(way)
     spec = discover(model.eval(), (X,), vouch="*")
-    felt = felt_by(spec, model, (X,))
+    felt = eps_effect_of(spec, model, (X,))
     assert felt is not None
     assert [felt.change(torch.zeros(len(spec))) for _ in range(3)] == [0, 0, 0]
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.errors import EpsWarning, SymmetryError, warn_user
-from symoptim.symmetry.felt import Felt, felt_by
+from symoptim.symmetry.eps_effect import EpsEffect, eps_effect_of
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.state import require_tolerance
 
@@ -41,7 +41,7 @@ def element_within_tolerance(
     moving = element.nonzero().flatten()
     if not spec.approximate or tolerance == math.inf or not len(moving):
         return element
-    felt = felt_by(spec, model, inputs)
+    felt = eps_effect_of(spec, model, inputs)
     if felt is None:
         return element
     change = felt.change(element)
@@ -63,7 +63,7 @@ def element_within_tolerance(
     return kept
 
 
-def _kept(felt: Felt, element: Tensor, order: Tensor, tolerance: float) -> Tensor:
+def _kept(felt: EpsEffect, element: Tensor, order: Tensor, tolerance: float) -> Tensor:
     """The element without 1, 4, 16, ... of the last generators in order, and then without fewer.
 
     Parts of what was left out are added again; one that changes outputs too much is tried again in halves.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from torch import Tensor, nn
 
-from symoptim.symmetry.arguments import inside
+from symoptim.symmetry.objects import inside
 
 MOST, PER_MODULE = 10_000, 100
 """Values that are looked at: of a model, and more for each of its modules."""
@@ -99,7 +99,7 @@ class _Reader:
         self.read_ones: list[_Value] = []
         self.too_large: set[_Value] = set()
 
-    def note(self, value: Any) -> _Value:
+    def note(self, value: object) -> _Value:
         """A place for what is to be known of a value."""
         if id(value) not in self.noted:
             self.noted[id(value)] = _Value(value)
@@ -155,7 +155,7 @@ def _bytes_of(value: Any) -> int:
     return value.nbytes if _is_of_numpy(value, "ndarray") else 0
 
 
-def _opened(value: Any) -> tuple[tuple[Any, ...], list[Any]]:
+def _opened(value: object) -> tuple[tuple[Any, ...], list[Any]]:
     """What is known of a value itself, and its parts; not more than its class if it cannot be looked into."""
     kind = type(value).__name__
     try:
@@ -185,7 +185,7 @@ def _state_and_parts(value: Any) -> tuple[tuple[Any, ...], list[Any]]:
     return names, [*inside(value), *_left_of(value)]
 
 
-def _is_of_numpy(value: Any, name: str) -> bool:
+def _is_of_numpy(value: object, name: str) -> bool:
     """Whether it is of a class of NumPy's; nothing is, if nobody has imported that."""
     found: Any = sys.modules.get("numpy")
     for part in name.split("."):
@@ -193,7 +193,7 @@ def _is_of_numpy(value: Any, name: str) -> bool:
     return found is not None and issubclass(type(value), found)
 
 
-def _left_of(value: Any) -> Iterable[Any]:
+def _left_of(value: object) -> Iterable[Any]:
     """Where an iterator is; nothing is taken from it."""
     if isinstance(value, GeneratorType):
         frame = cast("GeneratorType[Any, Any, Any]", value).gi_frame
@@ -243,11 +243,11 @@ def _others(pairs: Iterable[Pair]) -> set[Pair]:
     return _leading_to(parts, different)
 
 
-def _is_pair(one: Any, other: Any) -> bool:
+def _is_pair(one: object, other: object) -> bool:
     return isinstance(one, _Value) and isinstance(other, _Value)
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one: object, other: object) -> bool:
     try:
         return bool(one is other or one == other)
     except Exception:  # numbers may be of classes of others

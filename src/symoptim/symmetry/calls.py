@@ -1,20 +1,30 @@
-"""How a model is called when its symmetries are sought."""
+"""How a model is called when its symmetries are sought, and arguments whose tensors torch does not see.
 
+Where the class of an argument is no container that torch knows, tensors in it would be taken for constants,
+with the values they happen to have. Dataclasses, dictionaries and named tuples are unpacked; everything else
+that holds tensors is refused.
+"""
+
+import copy
+import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import fields, is_dataclass
+from types import MethodType
 from typing import Any, cast
 
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from symoptim.errors import PathWarning, warn_user
+from symoptim.errors import OptionError, PathWarning, warn_user
+from symoptim.symmetry.objects import attributes_in, holds_tensors
 from symoptim.symmetry.tensors import arguments_of
 
 CACHE = "use_cache"
 
 
 def prepared(
-    model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any] | None = None
+    model: nn.Module, inputs: tuple[object, ...], keywords: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
     """Keywords of a call, without the cache that language models of Hugging Face return by default.
 
@@ -43,7 +53,7 @@ def prepared(
     return {**named, CACHE: False} if CACHE not in named and _caches(model, len(inputs)) else named
 
 
-def calls_of(inputs: Any) -> list[tuple[tuple[Any, ...], Mapping[str, Any] | None]]:
+def calls_of(inputs: object) -> list[tuple[tuple[Any, ...], Mapping[str, Any] | None]]:
     """Calls: a list has several; each is a tuple of positional arguments, keywords, or a pair of both.
 
     Keywords are None where only positional arguments are given.
@@ -56,7 +66,7 @@ def calls_of(inputs: Any) -> list[tuple[tuple[Any, ...], Mapping[str, Any] | Non
     return [_call(one) for one in (cast("list[Any]", inputs) if isinstance(inputs, list) else [inputs])]
 
 
-def warn_of_empty(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+def warn_of_empty(positional: tuple[object, ...], keywords: Mapping[str, object]) -> None:
     """Say so if there is nothing in the tensors of a call: whatever a model computes of them is nothing."""
     tensors = [one for one in tree_leaves((positional, dict(keywords))) if isinstance(one, Tensor)]
     if tensors and not any(one.numel() for one in tensors):
@@ -67,7 +77,7 @@ def warn_of_empty(positional: tuple[Any, ...], keywords: Mapping[str, Any]) -> N
         )
 
 
-def _call(given: Any) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
+def _call(given: object) -> tuple[tuple[Any, ...], Mapping[str, Any] | None]:
     if isinstance(given, Mapping):
         return (), cast("Mapping[str, Any]", given)
     positional = arguments_of(given)
@@ -92,3 +102,103 @@ def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(module.forward).parameters
     except (TypeError, ValueError):
         return {}
+
+
+def unpacked(
+    model: nn.Module, inputs: tuple[object, ...], keywords: Mapping[str, object] | None = None
+) -> tuple[nn.Module, tuple[Any, ...], dict[str, Any]]:
+    """A call of a model in which torch sees all tensors.
+
+    Args:
+        model: the network.
+        inputs: positional arguments of a call.
+        keywords: its other arguments.
+
+    Returns:
+        The model and its arguments. What has to be unpacked is a dictionary there, and the model a stand-in
+        that accepts these, with the same tensors and modules.
+
+    Raises:
+        OptionError: an argument holds tensors, and cannot be unpacked.
+    """
+    given: Any = (tuple(inputs), dict(keywords or {}))
+    leaves, tree = tree_flatten(given)
+    plain = [_plain(leaf) for leaf in leaves]
+    if all(one is other for one, other in zip(leaves, plain, strict=True)):
+        return model, *given
+    return _stand_in(model, given), *tree_unflatten(plain, tree)
+
+
+def _plain(leaf: object) -> Any:
+    """A dictionary of those parts that hold tensors, if it is no tensor itself."""
+    if isinstance(leaf, Tensor) or not holds_tensors(leaf):
+        return leaf
+    parts, rest = _parts(leaf)
+    if not parts or any(map(holds_tensors, rest)):
+        name = f"{type(leaf).__module__}.{type(leaf).__qualname__}".removeprefix("builtins.")
+        raise OptionError(
+            f"an argument is a {name}, and torch does not see the tensors in it: give tensors themselves, or "
+            "register the class (torch.export.register_dataclass, torch.utils._pytree.register_pytree_node)"
+        )
+    return {name: tree_map(_plain, value) for name, value in parts.items() if holds_tensors(value)}
+
+
+def _parts(value: object) -> tuple[dict[Any, Any], list[Any]]:
+    """Parts that can be replaced, by name, and whatever else there is."""
+    found = attributes_in(value)
+    if is_dataclass(value):
+        parts = {field.name: getattr(value, field.name, None) for field in fields(value)}
+    elif isinstance(value, MutableMapping):
+        parts = dict(cast("Mapping[Any, Any]", value))
+        # One attribute of a UserDict is the dictionary itself.
+        found = {name: one for name, one in found.items() if not _is_dictionary_of(one, parts)}
+    elif isinstance(value, tuple) and hasattr(cast("Any", value), "_replace"):
+        parts = cast("Any", value)._asdict()
+    else:
+        return {}, []
+    return parts, [one for name, one in found.items() if name not in parts]
+
+
+def _is_dictionary_of(value: object, parts: Mapping[Any, Any]) -> bool:
+    if not isinstance(value, Mapping) or len(cast("Any", value)) != len(parts):
+        return False
+    return all(parts.get(name) is one for name, one in cast("Mapping[Any, Any]", value).items())
+
+
+def _stand_in(model: nn.Module, given: object) -> nn.Module:
+    """A module with the attributes of another, whose arguments become what was given before it is called."""
+    stand_in: nn.Module = object.__new__(type(model))
+    vars(stand_in).update(vars(model))
+    own: Callable[..., Any] | None = vars(model).get("forward")
+
+    @functools.wraps(own or type(model).forward)
+    def forward(self: nn.Module, *inputs: object, **keywords: object) -> Any:
+        inputs, keywords = _repacked(given, (inputs, keywords))
+        return own(*inputs, **keywords) if own else type(model).forward(self, *inputs, **keywords)
+
+    vars(stand_in)["forward"] = MethodType(forward, stand_in)  # copies of the stand-in have their own
+    return stand_in
+
+
+def _repacked(original: object, plain: object) -> Any:
+    """Arguments as they were given, with the tensors of others."""
+    leaves, tree = tree_flatten(original)
+    others = cast("Any", tree).flatten_up_to(plain)
+    return tree_unflatten([_with(one, other) for one, other in zip(leaves, others, strict=True)], tree)
+
+
+def _with(original: object, parts: object) -> Any:
+    """A copy of an object with other parts, if it has been unpacked; otherwise what is in its place."""
+    if isinstance(original, Tensor) or not isinstance(parts, dict):
+        return parts
+    old, _ = _parts(original)
+    new = {name: _repacked(old[name], part) for name, part in cast("dict[Any, Any]", parts).items()}
+    if isinstance(original, tuple):
+        return cast("Any", original)._replace(**new)
+    other: Any = copy.copy(original)
+    for name, part in new.items():
+        if isinstance(other, MutableMapping):
+            other[name] = part
+        else:
+            object.__setattr__(other, name, part)  # it may be frozen
+    return cast("Any", other)

@@ -12,22 +12,20 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from symoptim.errors import SymmetryError, TraceError, first_few
 from symoptim.modules import mode_change, require_module
-from symoptim.symmetry.arguments import unpacked
-from symoptim.symmetry.calls import prepared
-from symoptim.symmetry.drawn import Drawn, are_equal, other_calls, tensors_of
-from symoptim.symmetry.exact import Arguments
+from symoptim.symmetry.calls import prepared, unpacked
 from symoptim.symmetry.failures import by_name, described
-from symoptim.symmetry.pass_memory import is_out_of_memory
+from symoptim.symmetry.limits import is_out_of_memory
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import arguments_of
 from symoptim.symmetry.trials import Outputs, Trials, powers_of_two
+from symoptim.symmetry.variations import Arguments, OtherCall, are_equal, other_calls, tensors_of
 
 PASSING = 1e-8
 """Errors below count as rounding: deep networks magnify that of float64."""
@@ -46,7 +44,7 @@ class Certificate:
     """What was measured: errors are relative, zero but for rounding if every generator is a symmetry."""
 
     output_error: float
-    """Largest change of an output by random elements, where the eps of normalizations cannot be felt."""
+    """Largest change of an output by random elements, with a negligible eps in all normalizations."""
     eps_error: float
     """The same with every eps as it is, on the example."""
     eps_nearby: float
@@ -80,7 +78,7 @@ class Certificate:
 
     @property
     def without_eps(self) -> bool:
-        """Whether the group holds where no eps is felt: all changes are rounding."""
+        """Whether all changes are rounding, so that no eps matters."""
         charged = self.differentiable and self.noether_residual >= self.passing
         changed = max(self.output_error, self.evaluation_error) >= self.passing
         return not (self.reason or changed or charged)
@@ -129,8 +127,8 @@ class Certificate:
 def certify(
     spec: SymmetrySpec,
     model: nn.Module,
-    example_inputs: tuple[Any, ...],
-    keywords: Mapping[str, Any] | None = None,
+    example_inputs: tuple[object, ...],
+    keywords: Mapping[str, object] | None = None,
     *,
     elements: int = 2,
     spread: float = 2.0,
@@ -213,7 +211,7 @@ def _not_tried(spec: SymmetrySpec, reason: str) -> Certificate:
 
 
 def _measured(
-    trials: Trials, calls: list[Drawn], elements: list[Tensor], eps_tolerance: float
+    trials: Trials, calls: list[OtherCall], elements: list[Tensor], eps_tolerance: float
 ) -> Certificate:
     """All figures; the first call is the example."""
     spec, ignored, example = trials.spec, guards(trials.spec), calls[0].arguments
@@ -265,7 +263,7 @@ class _Found:
         """On which inputs outputs differ, in words."""
         return [f"outputs differ on {', '.join(dict.fromkeys(self.differ))}"] if self.differ else []
 
-    def add(self, call: Drawn, elements: list[Tensor]) -> None:
+    def add(self, call: OtherCall, elements: list[Tensor]) -> None:
         """Try elements on an input; the model has to take the first, and may refuse those that are drawn."""
         try:
             before = self.trials.outputs(call.arguments, ignored=self.ignored)
@@ -283,10 +281,10 @@ class _Found:
         for element in elements:
             self._try(call, before, element)
 
-    def _skip(self, call: Drawn, reason: str) -> None:
+    def _skip(self, call: OtherCall, reason: str) -> None:
         self.skipped += [f"{call.what} could not be tried ({reason})"] if call.given else []
 
-    def _try(self, call: Drawn, before: Outputs, element: Tensor) -> None:
+    def _try(self, call: OtherCall, before: Outputs, element: Tensor) -> None:
         change = self.trials.change(before, call.arguments, element, ignored=self.ignored)
         if max(change) >= self.passing:
             rounding = self.trials.rounding(before, call.arguments, ignored=self.ignored)
@@ -317,7 +315,7 @@ def _charges(found: _Found, example: Arguments, elements: list[Tensor]) -> _Char
     if not (largest >= found.passing and found.output_error < found.passing and elements):
         return _Charges(largest, True, notes)
     offending = torch.where(charges >= found.passing, elements[0], 0.0)
-    found.add(Drawn("the example once more", example), [offending])
+    found.add(OtherCall("the example once more", example), [offending])
     differentiable = found.output_error >= found.passing
     return _Charges(largest, differentiable, notes if differentiable else [*notes, NOT_THE_DERIVATIVE])
 
@@ -337,17 +335,17 @@ def _not_measured(trials: Trials, products: Mapping[str, Tensor] | None) -> list
 
 def _calls(
     spec: SymmetrySpec, model: nn.Module, example: Arguments, *, draw: bool
-) -> tuple[list[Drawn], list[str]]:
+) -> tuple[list[OtherCall], list[str]]:
     """The example, others the group was found by, and some that are drawn; and which are left out."""
     given = tensors_of(example)
     devices = {one.device for one in given}
-    found, left_out = [Drawn("the example", example, given=True)], list[str]()
+    found, left_out = [OtherCall("the example", example, given=True)], list[str]()
     for number, other in enumerate(spec.examples):
         _, positional, named = unpacked(model, *other)
         if are_equal((positional, named), example):
             continue
         if {one.device for one in tensors_of((positional, named))} == devices:
-            found.append(Drawn(f"example {number} of the group", (positional, named), given=True))
+            found.append(OtherCall(f"example {number} of the group", (positional, named), given=True))
         else:
             left_out.append(f"example {number} of the group was not tried (it is on another device)")
     # On other devices an index that is out of range cannot be caught.

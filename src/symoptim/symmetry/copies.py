@@ -1,4 +1,4 @@
-"""Deep copies of a model, in another precision, in which tensors that share memory still share it.
+"""Copies of a model, with Python state of their own, in which tensors that share memory still share it.
 
 ``copy.deepcopy`` takes shared parameters apart from their views, refuses tensors that autograd made, and does
 not enter closures. In a copy that is acted on in place, a second way to a weight (a view, a list of
@@ -8,14 +8,112 @@ parameters, a closure) must lead to the copied weight, as it does in the model.
 import copy
 import functools
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
+from torch.overrides import TorchFunctionMode
 
-from symoptim.symmetry.isolation import copied_with
+from symoptim.symmetry.memory import address, foreign, shares
+from symoptim.symmetry.objects import walk
+from symoptim.symmetry.tensors import model_tensors
+
+
+class _SharedTensors(TorchFunctionMode):
+    """Copies share parameters, buffers and whatever lies in their memory; other tensors are copied."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.memory = {address(tensor) for tensor in model_tensors(model).values()}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func is not cast("Any", Tensor).__deepcopy__:
+            return func(*args, **(kwargs or {}))
+        tensor = cast("Tensor", args[0])
+        return tensor if address(tensor) in self.memory else tensor.detach().clone()
+
+
+def isolated(model: nn.Module) -> nn.Module:
+    """A model with the same tensors and Python state of its own.
+
+    What cannot be copied, such as a lock or an open file, is shared. Arrays may be views of tensors, and are
+    shared, too, if they are.
+
+    >>> model = nn.Linear(2, 2)
+    >>> isolated(model) is model, isolated(model).weight is model.weight
+    (False, True)
+    """
+    tensors = list(model_tensors(model).values())
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in tensors}
+    for other in foreign(model):
+        if shares(other, tensors):
+            memo[id(other)] = other
+    with _SharedTensors(model):
+        return copied_with(model, memo)
+
+
+def copied_with(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """A deep copy of a model, with whatever is in ``memo``; what cannot be copied is shared."""
+    tried = dict(memo)
+    try:
+        found = copy.deepcopy(model, tried)
+    except Exception:  # one of its attributes, for whatever reason, or of theirs
+        return _by_modules(model, memo)
+    memo.update(tried)
+    return found
+
+
+def _by_modules(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """The same, module by module and attribute by attribute."""
+    modules = list(model.modules())
+    for module in modules:
+        memo[id(module)] = object.__new__(type(module))
+    for module in modules:
+        _fill(memo[id(module)], module, memo)
+    return memo[id(model)]
+
+
+def _fill(new: object, old: object, memo: dict[int, Any]) -> None:
+    """Give an object the attributes of another, copied."""
+    attributes = vars(old)
+    vars(new).update({name: _copy_of_value(one, memo) for name, one in attributes.items()})
+
+
+def _copy_of_value(value: object, memo: dict[int, Any]) -> Any:
+    """A deep copy, of which those parts are shared that cannot be copied."""
+    tried = dict(memo)
+    try:
+        found = copy.deepcopy(value, tried)
+    except Exception:  # a part of it, for whatever reason
+        return _copy_of_parts(value, memo)
+    memo.update(tried)
+    return found
+
+
+def _copy_of_parts(value: Any, memo: dict[int, Any]) -> Any:
+    """A copy of a collection or an object, of which each part is copied, if it can be."""
+    found: Any
+    kind = cast("Any", type)(value)
+    if issubclass(kind, dict):
+        found = memo[id(value)] = copy.copy(value)
+        found.update({name: _copy_of_value(one, memo) for name, one in found.items()})
+    elif kind in (list, tuple, set):
+        found = cast("Any", kind)(_copy_of_value(one, memo) for one in value)
+    elif not issubclass(kind, type | types.ModuleType):
+        try:
+            found = memo[id(value)] = copy.copy(value)
+            _fill(found, value, memo)
+        except Exception:  # it has no attributes, or refuses to show them, or to be copied
+            found = value
+    else:
+        found = value
+    memo[id(value)] = found
+    return found
+
 
 WIDER = {
     torch.float16: torch.float64,
@@ -71,26 +169,20 @@ def keeps_closures(model: nn.Module) -> bool:
 
 def _reachable(model: nn.Module) -> Iterator[Any]:
     """Tensors, and functions with tensors in their closures, that attributes of a model's modules lead to."""
-    waiting: list[Any] = [model]
-    seen: set[int] = set()
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
+    for value in walk([model], _parts):
         if isinstance(value, Tensor):
             if type(value) in (Tensor, nn.Parameter) and value.layout == torch.strided:
                 yield value
-        elif isinstance(value, types.FunctionType):
-            cells = [cell for cell in value.__closure__ or () if _has_tensors(cell)]
-            if cells:
-                yield value
-            waiting += [cell.cell_contents for cell in cells]
-        else:
-            waiting += _parts(value)
+        elif isinstance(value, types.FunctionType) and _cells_of(value):
+            yield value
 
 
-def _parts(value: Any) -> list[Any]:
+def _cells_of(function: types.FunctionType) -> list[types.CellType]:
+    """Variables of a closure that hold tensors, or something with tensors in it."""
+    return [cell for cell in function.__closure__ or () if _has_tensors(cell)]
+
+
+def _parts(value: object) -> list[Any]:
     """What a module, a collection, a method or a partial function holds."""
     if isinstance(value, nn.Module):
         return list(vars(value).values())
@@ -102,7 +194,9 @@ def _parts(value: Any) -> list[Any]:
         return [value.func, *value.args, *value.keywords.values()]  # pyright: ignore[reportUnknownMemberType]
     if isinstance(value, types.MethodType):
         return [value.__func__, value.__self__]
-    if isinstance(value, types.ModuleType | type | str | bytes | int | float):
+    if isinstance(value, types.FunctionType):
+        return [cell.cell_contents for cell in _cells_of(value)]
+    if isinstance(value, Tensor | types.ModuleType | type | str | bytes | int | float):
         return []
     return list(getattr(value, "__dict__", {}).values())
 

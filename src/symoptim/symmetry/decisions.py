@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
-from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.graph import Graph, Leaf, Operation, Ref, mapped, once
 from symoptim.symmetry.recorder import EARLIER
+from symoptim.symmetry.rules.blind import BLIND, KEEPING, LOOKUPS
 from symoptim.symmetry.rules.pointwise import COPIES
+from symoptim.symmetry.tensors import can_move
 
 ASKS = ("_local_scalar_dense", "equal")
 """Operations that hand a value to Python: ``if``, ``item()``, ``torch.equal``."""
@@ -75,6 +76,8 @@ def answers(graph: Graph, known: Mapping[str, int], exported: bool = False) -> l
     """
     asked = [(one, cause) for one, cause in _asked(graph) if not exported or one.name in (*ASKS, *UNTOLD)]
     often = Counter(one.place for one, _ in asked)
+    if not asked:
+        return []
     keys, questions, seen = value_keys(graph), value_keys(graph, numbers=False), set[int]()
     found: list[Answer] = []
     for one, cause in asked:
@@ -85,6 +88,7 @@ def answers(graph: Graph, known: Mapping[str, int], exported: bool = False) -> l
     return found
 
 
+@once
 def value_keys(graph: Graph, *, numbers: bool = True) -> dict[int, int]:
     """Numbers that are equal for results of the same operations on the same values.
 
@@ -94,13 +98,13 @@ def value_keys(graph: Graph, *, numbers: bool = True) -> dict[int, int]:
     """
     keys = {leaf.index: hash(leaf.kind if leaf.kind == "constant" else leaf.name) for leaf in graph.leaves}
 
-    def key(argument: Any) -> Any:
+    def key(argument: object) -> Any:
         if isinstance(argument, Ref):
             return keys.get(argument.index)
         return argument if numbers else None
 
     for one in graph.operations:
-        arguments, named = tree_map(key, (one.arguments, dict(one.keywords)))
+        arguments, named = mapped(key, (one.arguments, dict(one.keywords)))
         if one.name in (*COPIES, "expand") and not (numbers and (one.arguments[1:] or one.keywords)):
             keys[one.index] = arguments[0]
         elif one.name == "getitem":
@@ -142,8 +146,10 @@ def about_values(graph: Graph) -> set[int]:
     return {operation.index for operation, _ in _asked(graph)}
 
 
-def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
+@once
+def _asked(graph: Graph) -> list[tuple[Operation, str]]:
     """Operations that hand to Python a value which may be another one next time, and what it comes from."""
+    found: list[tuple[Operation, str]] = []
     written = {name for name, _ in graph.mutated}
     causes: dict[int, str] = {}
     masks = {leaf.index for leaf in graph.leaves if leaf.tensor.dtype in MASKS}
@@ -162,10 +168,47 @@ def _asked(graph: Graph) -> Iterator[tuple[Operation, str]]:
         if cause:
             causes[operation.index] = cause
             if operation.name in ASKS or _has_size_by_values(operation, masks, sparse):
-                yield operation, cause
+                found.append((operation, cause))
             result = operation.result
             masks |= {operation.index} if isinstance(result, Tensor) and result.dtype in MASKS else set()
             sparse |= {operation.index} if _is_sparse(operation, sparse) else set()
+    return found
+
+
+def ignores_values(graph: Graph) -> bool:
+    """Whether a pass on other values of the same sizes does the same operations.
+
+    They neither ask for values nor refuse any; where places are looked up, these are the same for all values,
+    or an input, whose range other values keep. What the model keeps from call to call, and an exception that
+    it catches, may tell it something.
+    """
+    if graph.kept or graph.raised or _asked(graph):
+        return False
+    written = {name for name, _ in graph.mutated}
+    varying = {leaf.index for leaf in graph.leaves if leaf.name in written or _varies(leaf)}
+    places = {leaf.index for leaf in graph.leaves if leaf.kind == "input" and not can_move(leaf.tensor)}
+    for one in graph.operations:
+        references = one.references()
+        if not varying.isdisjoint(references) or not places.isdisjoint(references) or _draws(one):
+            if one.name in LOOKUPS and not varying.isdisjoint(references[1:]):
+                return False
+            if one.name not in LOOKUPS and not _is_blind(one):
+                return False
+            keeps = one.name in KEEPING and varying.isdisjoint(references)
+            (places if keeps else varying).add(one.index)
+    return True
+
+
+def _is_blind(operation: Operation) -> bool:
+    """Whether an operation does the same whatever the values are."""
+    if operation.name == "bernoulli":  # with a number, as in dropout, or with probabilities, which it checks
+        return any(isinstance(one, float) for one in operation.arguments)
+    return operation.name in BLIND and not operation.keywords.get("rounding_mode")
+
+
+def _varies(leaf: Leaf) -> bool:
+    """Whether a leaf has other values in other passes, inputs of whole numbers aside."""
+    return leaf.name.startswith(EARLIER) or (leaf.kind != "constant" and can_move(leaf.tensor))
 
 
 def _is_sparse(operation: Operation, sparse: Collection[int]) -> bool:

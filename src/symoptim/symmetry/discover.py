@@ -14,16 +14,15 @@ from torch._ops import HigherOrderOperator
 from symoptim.errors import OptionError, PathWarning, TraceError, first_few, warn_user
 from symoptim.modules import modes_of, require_module
 from symoptim.symmetry.ansatz import Ansatz
-from symoptim.symmetry.arguments import unpacked
-from symoptim.symmetry.calls import calls_of, prepared, warn_of_empty
-from symoptim.symmetry.changing_constants import with_unknown
+from symoptim.symmetry.calls import calls_of, prepared, unpacked, warn_of_empty
+from symoptim.symmetry.constants import with_unknown
+from symoptim.symmetry.copies import isolated
 from symoptim.symmetry.failures import FailingModelError, described, require_plain
 from symoptim.symmetry.form import FIXED
 from symoptim.symmetry.graph import Graph, has_symbolic_sizes
 from symoptim.symmetry.interpret import Findings, interpret
-from symoptim.symmetry.isolation import isolated
+from symoptim.symmetry.limits import is_out_of_memory
 from symoptim.symmetry.memory import reached_twice
-from symoptim.symmetry.pass_memory import is_out_of_memory
 from symoptim.symmetry.paths import Survey, is_vouched, patterns, survey, unreached
 from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.solve import NullSpace, null_space
@@ -43,10 +42,10 @@ from symoptim.symmetry.variations import Call
 
 def discover(
     model: nn.Module,
-    example_inputs: tuple[Any, ...],
-    keywords: Mapping[str, Any] | None = None,
+    example_inputs: tuple[object, ...],
+    keywords: Mapping[str, object] | None = None,
     *,
-    inputs: Any = None,
+    inputs: object = None,
     vouch: Sequence[str] = (),
     ansatz: Ansatz = "separable",
 ) -> SymmetrySpec:
@@ -132,7 +131,7 @@ def _patterns(model: nn.Module, vouch: Sequence[str]) -> tuple[str, ...]:
     return patterns
 
 
-def _calls(model: nn.Module, inputs: Any, first: Call) -> Iterator[Call]:
+def _calls(model: nn.Module, inputs: object, first: Call) -> Iterator[Call]:
     """More examples; where only positional arguments are given, with the keywords of the first."""
     for positional, keywords in calls_of(inputs) if inputs is not None else ():
         yield Call(positional, prepared(model, positional, first.keywords if keywords is None else keywords))
@@ -203,7 +202,7 @@ def _exported(
 ) -> Survey:
     """What exported passes show of the paths of a model that cannot be recorded."""
 
-    def watch(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> Graph:
+    def watch(model: nn.Module, inputs: tuple[object, ...], keywords: Mapping[str, object]) -> Graph:
         return trace(model, inputs, keywords, known=RULES)
 
     reason = described(failure)

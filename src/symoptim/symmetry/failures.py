@@ -16,8 +16,8 @@ from torch.utils._pytree import tree_map
 from symoptim.errors import TraceError
 from symoptim.geometry.distributed import is_distributed
 from symoptim.symmetry.copies import copied
-from symoptim.symmetry.isolation import seeds_restored
-from symoptim.symmetry.pass_memory import is_out_of_memory
+from symoptim.symmetry.environment import seeds_restored
+from symoptim.symmetry.limits import is_out_of_memory
 from symoptim.symmetry.tensors import model_tensors
 
 
@@ -100,7 +100,7 @@ def require_plain(model: nn.Module) -> None:
             )
 
 
-def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+def require_running(model: nn.Module, inputs: tuple[object, ...], keywords: Mapping[str, object]) -> None:
     """Call a model once, unwatched; it is left as it is.
 
     Args:
@@ -123,7 +123,7 @@ def require_running(model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping
         del error  # its frames hold a copy of the model, and this one would hold it in a cycle
 
 
-def by_name(inputs: tuple[Any, ...]) -> str:
+def by_name(inputs: tuple[object, ...]) -> str:
     """The way out if a model fails whose only argument is a dictionary.
 
     >>> by_name((1,)), by_name(({"x": 1},))
@@ -135,7 +135,7 @@ def by_name(inputs: tuple[Any, ...]) -> str:
 
 
 def _failure(
-    model: nn.Module, inputs: tuple[Any, ...], keywords: Mapping[str, Any], *, gradients: bool
+    model: nn.Module, inputs: tuple[object, ...], keywords: Mapping[str, object], *, gradients: bool
 ) -> Exception | None:
     """The error that a call of a copy ends with, if it does."""
     mine, named = tree_map(_copy, (inputs, dict(keywords)))
@@ -150,7 +150,7 @@ def _failure(
     return None
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: object) -> Any:
     return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
 
 

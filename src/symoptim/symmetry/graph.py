@@ -1,11 +1,13 @@
 """A network as a list of tensor operations: what symmetries are found in."""
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, cast
 
+import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Operation:
         return [one.index for one in _refs((*self.arguments, *self.keywords.values()))]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Graph:
     """Leaves, operations in order, what comes out, and what is written back into buffers."""
 
@@ -73,6 +75,8 @@ class Graph:
     """Modules in which an operation raised an exception that the model caught: it decides the path."""
     memory: int = 0
     """Bytes that results of operations took, if it was recorded."""
+    computed: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, repr=False)
+    """Results of functions that are marked :func:`once`."""
 
     def used_names(self) -> set[str]:
         """Names of the model's tensors that are used."""
@@ -110,6 +114,25 @@ class Graph:
         return sorted(used, key=lambda leaf: first[leaf.index])
 
 
+Options = ParamSpec("Options")
+Found = TypeVar("Found")
+
+
+def once(
+    function: Callable[Concatenate[Graph, Options], Found],
+) -> Callable[Concatenate[Graph, Options], Found]:
+    """Keep what a function computes of a graph: each pass is compared with many others."""
+
+    @functools.wraps(function)
+    def kept(graph: Graph, *arguments: Options.args, **keywords: Options.kwargs) -> Found:
+        key = function, arguments, *keywords.items()
+        if key not in graph.computed:
+            graph.computed[key] = function(graph, *arguments, **keywords)
+        return graph.computed[key]
+
+    return kept
+
+
 def has_symbolic_sizes(graph: Graph) -> bool:
     """Whether something made of the model's tensors has sizes that depend on values.
 
@@ -130,7 +153,29 @@ def has_plain_sizes(tensor: Tensor) -> bool:
     return all(type(size) is int for size in tensor.shape)
 
 
-def name_of(function: Any) -> str:
+PLAIN = (int, float, bool, str, type(None), Tensor, torch.dtype, torch.device, Ref)
+
+
+def mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """The same as torch's ``tree_map``, but several times faster on arguments of operations.
+
+    >>> mapped(str, (1, [2, None]))
+    ('1', ['2', 'None'])
+    """
+    kind = cast("Any", type)(value)
+    if kind in PLAIN:
+        return change(value)
+    if kind is tuple:
+        return tuple([mapped(change, one) for one in value])
+    if kind is list:
+        return [mapped(change, one) for one in value]
+    if kind is dict:
+        return {name: mapped(change, one) for name, one in value.items()}
+    return tree_map(change, value)
+
+
+@functools.lru_cache(4096)
+def name_of(function: object) -> str:
     """Name of an operation without its overload: ``linear`` of ``aten::linear.default``.
 
     Others' operations keep their namespace, for they may have the names of torch's.

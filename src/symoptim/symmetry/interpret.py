@@ -22,7 +22,7 @@ from symoptim.symmetry.rules import RULES
 from symoptim.symmetry.rules.registry import SEES_DEFERRED, Context, Result, users_of
 from symoptim.symmetry.system import System
 from symoptim.symmetry.tensors import can_move, keeps_digits, on_cpu
-from symoptim.symmetry.unread import Pass, tie_unread
+from symoptim.symmetry.unread_places import Pass, tie_unread
 
 MOVING: tuple[Kind, ...] = ("parameter", "buffer")
 Value = Form | tuple[Any, ...] | None
@@ -182,7 +182,7 @@ def _result(findings: Findings, context: Context, values: dict[int, Value]) -> V
     return result
 
 
-def _judged(context: Context, arguments: Sequence[Any], keywords: dict[str, Any]) -> Result:
+def _judged(context: Context, arguments: Sequence[object], keywords: dict[str, Any]) -> Result:
     """What the rule says; None where there is none, or it is not to be trusted."""
     rule: Callable[..., Result] | None = RULES.get(context.operation.name)
     if rule is None:
@@ -194,7 +194,7 @@ def _judged(context: Context, arguments: Sequence[Any], keywords: dict[str, Any]
         return None
 
 
-def _fits(result: Any, expected: Any) -> bool:
+def _fits(result: object, expected: object) -> bool:
     """Whether forms have the shapes of the tensors they are to describe."""
     if isinstance(expected, list | tuple):
         pairs = list(zip(result, expected, strict=False)) if isinstance(result, tuple) else []  # pyright: ignore
@@ -212,7 +212,7 @@ def _fits(result: Any, expected: Any) -> bool:
     )
 
 
-def _pinned(findings: Findings, operation: Operation, arguments: Sequence[Any]) -> Value:
+def _pinned(findings: Findings, operation: Operation, arguments: Sequence[object]) -> Value:
     """Pin everything an operation touches, and say so if there was anything that could move."""
     touched = [form for form in _forms(arguments) if not _stands(form)]
     if touched:

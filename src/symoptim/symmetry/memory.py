@@ -3,15 +3,15 @@
 import ctypes
 import sys
 import types
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, TypedStorage, UntypedStorage, nn
 
-from symoptim.symmetry.arguments import DEPTH, inside
 from symoptim.symmetry.graph import has_plain_sizes
+from symoptim.symmetry.objects import DEPTH, inside, walk
 from symoptim.symmetry.tensors import model_tensors
 
 
@@ -108,25 +108,31 @@ OWN = ("_parameters", "_buffers", "_modules")
 
 def _attributes_of(model: nn.Module) -> Iterator[Any]:
     """Tensors, NumPy arrays, buffers and storages that other attributes of a model's modules lead to."""
-    seen: set[int] = set()
     attributes = (vars(module).items() for module in model.modules())
-    waiting = [(one, DEPTH) for items in attributes for name, one in items if name not in OWN]
-    while waiting:
-        value, depth = waiting.pop()
-        if id(value) in seen or _leads_nowhere(value):
-            continue
-        seen.add(id(value))
-        if _is(value, Tensor | UntypedStorage | TypedStorage | memoryview) or _is_array(value):
-            yield value
-        elif depth:
-            with suppress(Exception):  # objects of others may refuse to be looked into, in any way
-                waiting += [(one, depth - 1) for one in inside(value)]
+    roots = [
+        one for items in attributes for name, one in items if name not in OWN and not _leads_nowhere(one)
+    ]
+    return filter(_has_memory, walk(roots, _parts, DEPTH))
 
 
-def _leads_nowhere(value: Any) -> bool:
+def _has_memory(value: object) -> bool:
+    return _is(value, Tensor | UntypedStorage | TypedStorage | memoryview) or _is_array(value)
+
+
+def _parts(value: object) -> list[Any]:
+    """What a value leads to; nothing where it has a memory of its own."""
+    if _has_memory(value):
+        return []
+    try:
+        return [one for one in inside(value) if not _leads_nowhere(one)]
+    except Exception:  # objects of others may refuse to be looked into, in any way
+        return []
+
+
+def _leads_nowhere(value: object) -> bool:
     if _is(value, nn.Module | type | types.ModuleType | str | bytes | int | float | None):
         return True
-    return type(value) in (dict, list, tuple, set) and not value
+    return type(value) in (dict, OrderedDict, list, tuple, set) and not value
 
 
 def _is(value: Any, kinds: Any) -> bool:
@@ -134,7 +140,7 @@ def _is(value: Any, kinds: Any) -> bool:
     return issubclass(type(value), kinds)
 
 
-def shares(value: Any, tensors: Iterable[Tensor]) -> bool:
+def shares(value: object, tensors: Iterable[Tensor]) -> bool:
     """Whether an array, a buffer or a storage lies in the memory of tensors."""
     start, count = _place(value)
     for tensor in tensors:
@@ -145,7 +151,7 @@ def shares(value: Any, tensors: Iterable[Tensor]) -> bool:
     return False
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     numpy: Any = sys.modules.get("numpy")
     return numpy is not None and _is(value, numpy.ndarray)
 

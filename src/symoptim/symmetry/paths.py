@@ -11,7 +11,7 @@ call after the other on one copy of it, and the operations of each pass are comp
     pass has reached
 
 What is seen in an exposed frame (:mod:`.frames`), or in that of a module that may know of a decision made
-there (:mod:`.knowledge`), is pinned, unless the user vouches for the module in which the decision is made.
+there (:mod:`.frames`), is pinned, unless the user vouches for the module in which the decision is made.
 """
 
 import re
@@ -26,20 +26,26 @@ from torch import nn
 
 from symoptim.errors import OptionError, TraceError, first_few
 from symoptim.symmetry.attributes import Attributes, attributes_of, changing
-from symoptim.symmetry.changing_constants import changing_constants
-from symoptim.symmetry.decisions import ASKS, Decision, answers, follow_from_answers, undecided
+from symoptim.symmetry.constants import changing_constants
+from symoptim.symmetry.copies import isolated
+from symoptim.symmetry.decisions import (
+    ASKS,
+    Decision,
+    answers,
+    follow_from_answers,
+    ignores_values,
+    undecided,
+)
+from symoptim.symmetry.environment import quietly, seeds_restored, set_seeds
 from symoptim.symmetry.failures import Refusal, refusal_of
+from symoptim.symmetry.frames import Calls, form_of
 from symoptim.symmetry.graph import Graph, Ref, has_symbolic_result
-from symoptim.symmetry.isolation import isolated, seeds_restored, set_seeds
-from symoptim.symmetry.kept_passes import KeptPasses
-from symoptim.symmetry.knowledge import Calls, form_of
-from symoptim.symmetry.otherwise import told
-from symoptim.symmetry.pass_memory import LARGEST_PASS
-from symoptim.symmetry.quiet import quietly
-from symoptim.symmetry.record import record
-from symoptim.symmetry.recorder import Earlier, made_in
+from symoptim.symmetry.limits import LARGEST_PASS
+from symoptim.symmetry.other_answers import informed_by_other_answers
+from symoptim.symmetry.record import Series, record
+from symoptim.symmetry.recorder import made_in
 from symoptim.symmetry.size_search import SizeSearch
-from symoptim.symmetry.steps import Step, plain, steps
+from symoptim.symmetry.steps import KeptPasses, Step, plain, steps
 from symoptim.symmetry.tensors import model_tensors
 from symoptim.symmetry.variations import Call, other_values
 
@@ -125,7 +131,7 @@ class _Surveyor:
         """Modules with attributes that are too large to be compared."""
         self.passes: list[Graph] = []
         self.seed = 0
-        self.earlier = Earlier()
+        self.series = Series()
         self.room = LARGEST_PASS
         """Bytes that results of a trial may take."""
 
@@ -160,8 +166,10 @@ class _Surveyor:
     def _note_kept(self, found: Survey) -> None:
         """What later calls use of the first is as good as returned."""
         assert found.first is not None
-        used = tuple(Ref(number) for number, one in made_in(found.first).items() if one in self.earlier.used)
-        found.keeps = bool(self.earlier.used)
+        used = tuple(
+            Ref(number) for number, one in made_in(found.first).items() if one in self.series.earlier.used
+        )
+        found.keeps = bool(self.series.earlier.used)
         found.first = replace(found.first, outputs=(*found.first.outputs, *used))
 
     def _add_seen_values(self, found: Survey, first: Call) -> None:
@@ -169,7 +177,7 @@ class _Surveyor:
         try:
             model = isolated(self.fresh)  # the other one may keep what the turning into values has left
             for call in (first, *(call for call, _, _ in found.others)):
-                graph = record(model, *_copied(call), self.earlier, functional=False, restore=self.restore)
+                graph = record(model, *_copied(call), self.series, functional=False, restore=self.restore)
                 found.others.append((call, graph, False))
         except Exception:  # not every model can be watched so
             found.exposed = frozenset(self.calls.places.values())
@@ -183,7 +191,7 @@ class _Surveyor:
             if self.watch is not None:
                 graph = self.watch(self.model, *mine)
             else:
-                graph = record(self.model, *mine, self.earlier, restore=self.restore, room=room)
+                graph = record(self.model, *mine, self.series, restore=self.restore, room=room)
         self.passes.append(graph)
         return graph
 
@@ -245,7 +253,8 @@ class _Surveyor:
         def attempt(other: Call, size: int) -> Refusal | None:
             return self._try_at_size(other, kept, size)
 
-        search = SizeSearch(self.model, call, attempt, self._decide)
+        asks = bool(self.decisions) or not all(map(ignores_values, self.passes))
+        search = SizeSearch(self.model, call, attempt, self._decide, values=asks)
         search.search()
         self.lost |= search.lost
         self.left |= search.left
@@ -254,9 +263,12 @@ class _Surveyor:
             if found is None or self.watch is not None:
                 continue
             other, size = found
-            attempt(other, size)
+            refused = attempt(other, size)
             before = attributes_of(self.model)  # of a model that may keep what it makes for a size
-            for one in other_values(other):
+            others = other_values(other)
+            if refused is None and not self.decisions and all(map(ignores_values, self.passes)):
+                others = others[:1]  # only whether a second pass of this size does something else
+            for one in others:
                 attempt(one, size)
             self._note_changes(before)
 
@@ -279,15 +291,17 @@ class _Surveyor:
         missed = [name for name in found.unreached if not is_vouched(name, self.vouch)]
         found.doubtful = tuple(patterns(*(one.place for one in open_ones), *missed))
         open_ones += [Decision(name.rpartition(".")[0], "", unseen=False) for name in missed]
-        found.exposed = self.calls.knowing(open_ones, *self._told(open_ones, first))
+        found.exposed = self.calls.knowing(open_ones, *self._informed(open_ones, first))
         found.called = frozenset(self.calls.called)
 
-    def _told(self, decisions: Sequence[Decision], first: Call) -> tuple[frozenset[str], ...]:
-        """Modules that would be told something else if it were decided otherwise; those asking for sizes."""
+    def _informed(self, decisions: Sequence[Decision], first: Call) -> tuple[frozenset[str], ...]:
+        """Modules that would get something else if a decision were another one; those asking for sizes."""
         places = {one.place for one in decisions if one.reason}
         if self.watch is not None or not places:
             return ()
-        return told(isolated(self.fresh), first, places, self.earlier, restore=self.restore)
+        return informed_by_other_answers(
+            isolated(self.fresh), first, places, self.series, restore=self.restore
+        )
 
     def _sizes(self, kept: KeptPasses) -> Iterable[str]:
         if kept.sizes:

@@ -6,7 +6,7 @@ turned into values by ``torch.func.functionalize``.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -21,21 +21,20 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from symoptim.errors import SymoptimError, TraceError
+from symoptim.symmetry.environment import TRACING, seeds_restored
 from symoptim.symmetry.failures import FailingModelError, require_plain, require_running, unwatched
 from symoptim.symmetry.graph import Graph
-from symoptim.symmetry.isolation import seeds_restored
-from symoptim.symmetry.memory import reached_otherwise
-from symoptim.symmetry.quiet import TRACING
-from symoptim.symmetry.ranges import OutOfRangeError
+from symoptim.symmetry.limits import OutOfRangeError, ResultSizes
+from symoptim.symmetry.memory import address, reached_otherwise
 from symoptim.symmetry.recorder import Earlier, Recorder
 from symoptim.symmetry.tensors import left_alone, plain_tensors, tensors_in
 
 
 def record(
     model: nn.Module,
-    inputs: tuple[Any, ...],
-    keywords: Mapping[str, Any] | None = None,
-    earlier: Earlier | None = None,
+    inputs: tuple[object, ...],
+    keywords: Mapping[str, object] | None = None,
+    series: "Series | None" = None,
     *,
     functional: bool = True,
     restore: bool = True,
@@ -47,7 +46,7 @@ def record(
         model: the network.
         inputs: positional arguments of a call; their values decide which way it goes.
         keywords: its other arguments.
-        earlier: tensors that were there before, where several passes follow each other.
+        series: what passes share that follow each other.
         functional: whether to turn operations in place into values. If not, what modules return is known.
         restore: whether to bring back tensors in attributes of modules; later passes use the new ones if not.
         room: bytes that the results of a trial may take. Why a trial fails is not looked for.
@@ -60,7 +59,8 @@ def record(
     """
     named = dict(keywords or {})
     most = math.inf if room is None else room
-    run = partial(_recorded, model, inputs, named, earlier=earlier, restore=restore, room=most)
+    series = Series() if series is None else series
+    run = partial(_recorded, model, inputs, named, series=series, restore=restore, room=most)
     with TRACING:
         require_plain(model)
         if not functional:
@@ -90,19 +90,19 @@ def _recorded(
     named: dict[str, Any],
     functional: Any,
     *,
-    earlier: Earlier | None,
+    series: "Series",
     restore: bool,
     room: float,
 ) -> Graph:
     """The graph of one pass, which is made ``functional``."""
-    recorder = Recorder(model, earlier, room)
-    tensors = _leaves(recorder, model)
+    recorder = Recorder(model, series.earlier, room, series.sizes)
+    tensors = _leaves(recorder, model, series)
     given: list[Any] = tree_leaves((inputs, named))
     for number, tensor in enumerate(given):
         if isinstance(tensor, Tensor):
             recorder.add_leaf(tensor, "input", f"input {number}", original=tensor)
 
-    def run(tensors: dict[str, Tensor], inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def run(tensors: dict[str, Tensor], inputs: tuple[object, ...], keywords: dict[str, Any]) -> Any:
         output = functional_call(model, tensors, inputs, keywords)
         # What the model keeps is seen by the next call, or by whoever looks: as good as returned.
         kept = [tensor for tensor in plain_tensors(model) if id(tensor) not in before]
@@ -116,20 +116,46 @@ def _recorded(
         stack.enter_context(recorder.places())
         stack.enter_context(_NoDetours(recorder))
         stack.enter_context(recorder)
+        stack.callback(series.forget, recorder.written)
         outputs, after, kept = functional(run)(tensors, inputs, named)
     graph = recorder.graph([*outputs, *kept], after)
     recorder.earlier.add(graph, recorder.alive)
     return replace(graph, kept=frozenset(recorder.refer(one).index for one in kept))
 
 
-def _leaves(recorder: Recorder, model: nn.Module) -> dict[str, Tensor]:
+class Series:
+    """What passes share that follow each other: it takes longer to make than a pass."""
+
+    def __init__(self) -> None:
+        """Note all tensors there are now."""
+        self.earlier, self.sizes = Earlier(), ResultSizes()
+        self.copies: dict[Tensor, tuple[Tensor, int]] = {}
+        """Copies of parameters that no pass has written to, and the version of each parameter."""
+
+    def copy_of(self, parameter: Tensor) -> Tensor:
+        """A copy for one pass; others may have the same memory."""
+        version = -1 if parameter.is_inference() else parameter._version
+        copy, known = self.copies.get(parameter, (parameter, None))
+        if known != version:
+            copy = parameter.detach().clone()
+            self.copies[parameter] = copy, version
+        return copy.detach()
+
+    def forget(self, written: Collection[int]) -> None:
+        """Do not use copies again whose memory begins at one of these addresses."""
+        self.copies = {one: kept for one, kept in self.copies.items() if address(kept[0]) not in written}
+
+
+def _leaves(recorder: Recorder, model: nn.Module, series: Series) -> dict[str, Tensor]:
     """Copies of parameters and buffers, for the pass may write to them, as leaves of the graph."""
     saved = model.state_dict()
     tensors: dict[str, Tensor] = {}
+    foreign = reached_otherwise(model)
     for name, parameter in model.named_parameters():
-        tensors[name] = parameter.detach().clone()
+        # What writes to a weight by way of an array is not seen.
+        tensors[name] = parameter.detach().clone() if foreign else series.copy_of(parameter)
         recorder.add_leaf(tensors[name], "parameter", name, original=parameter)
-    for tensor in reached_otherwise(model):
+    for tensor in foreign:
         recorder.add_leaf(tensor, "constant", "memory", original=tensor)
     for name, buffer in model.named_buffers():
         tensors[name] = buffer.detach().clone()
@@ -170,7 +196,7 @@ class _NoDetours(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
 
 
-def _joined(tensor: Tensor, args: Sequence[Any]) -> Tensor:
+def _joined(tensor: Tensor, args: Sequence[object]) -> Tensor:
     """The same tensor, of a list, made of the tensors in that list by operations that are seen."""
     found: list[Any] = tree_leaves(args[-1])
     if isinstance(args[-1], Tensor) or not any(isinstance(one, Tensor) for one in found):

@@ -3,28 +3,24 @@
 import gc
 import math
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import chain, compress, repeat
 from operator import getitem
-from threading import get_ident
 from typing import Any, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, TypedStorage, UntypedStorage, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
 from symoptim.errors import TraceError
-from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, has_plain_sizes, name_of
+from symoptim.symmetry.graph import Graph, Kind, Leaf, Operation, Ref, has_plain_sizes, mapped, name_of
+from symoptim.symmetry.limits import ResultSizes, require_in_range
 from symoptim.symmetry.memory import address
-from symoptim.symmetry.pass_memory import require_room
-from symoptim.symmetry.ranges import require_in_range
-
-_module: Any = torch.nn.modules.module  # torch leaves hooks of all modules untyped
-
+from symoptim.symmetry.module_stack import ModuleStack
 
 EARLIER = "earlier "
 """How names of constants begin that an earlier pass has made."""
@@ -73,7 +69,7 @@ class Earlier:
         self.used: set[Made] = set()
         """Values that a pass has used, and an earlier one has made of the model's tensors."""
 
-    def add(self, graph: Graph, values: Sequence[Any]) -> None:
+    def add(self, graph: Graph, values: Sequence[object]) -> None:
         """Note results of a pass: the model may keep some."""
         own = made_in(graph)
         for operation in graph.operations:
@@ -118,16 +114,21 @@ def _subclasses(kind: type) -> Iterator[type]:
 class Recorder(TorchDispatchMode):
     """Notes every operation while it is entered; values are known by their identity, and kept alive."""
 
-    def __init__(self, model: nn.Module, earlier: Earlier | None = None, room: float = math.inf) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        earlier: Earlier | None = None,
+        room: float = math.inf,
+        sizes: ResultSizes | None = None,
+    ) -> None:
         """Begin with nothing noted; ``room`` is the bytes that results may take."""
         super().__init__()  # pyright: ignore[reportUnknownMemberType] - torch leaves it untyped
-        named = cast("Iterable[tuple[str, nn.Module]]", model.named_modules())
-        self.names = {id(module): name for name, module in named}
+        self.modules = ModuleStack(model)
         self.earlier = Earlier() if earlier is None else earlier
-        self.stack: list[str] = []
         self.number: dict[int, int] = {}
         self.parts: dict[int, Part] = {}
         self.alive: list[Any] = []
+        self.sizes = ResultSizes() if sizes is None else sizes
         self.room, self.taken = room, 0
         """Bytes that results may take, and those they do."""
         self.in_memory: dict[int, dict[int, Tensor]] = {}
@@ -135,6 +136,8 @@ class Recorder(TorchDispatchMode):
         """Where the memory of inputs and of the model's tensors begins."""
         self.originals: set[int] = set()
         """The same of tensors of which the pass has a copy."""
+        self.written: set[int] = set()
+        """Where memory begins that the pass has written to."""
         self.leaves: list[Leaf] = []
         self.operations: list[Operation] = []
         self.written_back: dict[int, Ref | None] = {}
@@ -151,11 +154,11 @@ class Recorder(TorchDispatchMode):
             self.written_back[index] = None
         return index
 
-    def _new(self, value: Any) -> int:
+    def _new(self, value: object) -> int:
         index = len(self.alive)
         self.alive.append(value)
         self.number[id(value)] = index
-        for one in tree_leaves(value):
+        for one in [value] if isinstance(value, Tensor) else tree_leaves(value):
             if isinstance(one, Tensor):
                 where = address(one)
                 if where not in self.in_memory:
@@ -163,7 +166,7 @@ class Recorder(TorchDispatchMode):
                 self.in_memory.setdefault(where, {})[id(one)] = one
         return index
 
-    def refer(self, value: Any, *, literal: bool = False) -> Any:
+    def refer(self, value: object, *, literal: bool = False) -> Any:
         """A reference to a tensor; a constant if it was there before, or is a number written down."""
         if isinstance(value, UntypedStorage | TypedStorage):
             raise TraceError(
@@ -194,29 +197,14 @@ class Recorder(TorchDispatchMode):
         whole, shape = (Ref(part.whole), part.position), _shape_alone(value)
         self.operations.append(Operation(self._new(value), "getitem", getitem, whole, {}, shape, part.place))
 
-    def places(self) -> ExitStack:
-        """Keep track of the module that is at work."""
-        thread = get_ident()  # hooks of all modules are called in every thread
+    def places(self) -> AbstractContextManager[None]:
+        """Keep track of the module that is at work, and of tensors that go in and out of it."""
 
-        def enter(module: nn.Module, _: Any) -> None:
-            if get_ident() == thread:
-                self.stack.append(self.names.get(id(module), self.stack[-1] if self.stack else ""))
+        def leaving(inputs: object, keywords: object, output: object) -> None:
+            for place, values in ((self.modules.top, (inputs, keywords)), (self.modules.around, output)):
+                self.seen += [(place, one) for one in tree_leaves(values) if isinstance(one, Tensor)]
 
-        # If a forward raises, torch leaves the keywords out, and gives no output.
-        def leave(_: nn.Module, inputs: Any, keywords: Any, output: Any = None) -> None:
-            if get_ident() == thread:
-                inside, around = self.stack.pop(), self.stack[-1] if self.stack else ""
-                sides = ((inside, (inputs, keywords)), (around, output))
-                for place, values in sides:
-                    self.seen += [(place, one) for one in tree_leaves(values) if isinstance(one, Tensor)]
-
-        stack = ExitStack()
-        stack.callback(_module.register_module_forward_pre_hook(enter).remove)
-        hook = _module.register_module_forward_hook(leave, with_kwargs=True, always_call=True)
-        stack.callback(hook.remove)
-        # torch keeps the note that a hook takes keywords, and then takes it for a hook that is there.
-        stack.callback(_module._global_forward_hooks_with_kwargs.pop, hook.id, None)
-        return stack
+        return self.modules.followed(entering=lambda: None, leaving=leaving)
 
     @contextmanager
     def noting(self) -> Generator[None]:
@@ -226,7 +214,7 @@ class Recorder(TorchDispatchMode):
         except TraceError:
             raise
         except Exception:
-            self.raised[self.stack[-1] if self.stack else ""] = None
+            self.raised[self.modules.top] = None
             raise
 
     def __torch_dispatch__(
@@ -234,14 +222,15 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         name, keywords = name_of(func), dict(kwargs or {})
         refer = partial(self.refer, literal=name.startswith("lift_fresh"))
-        arguments, named = tree_map(refer, tuple(args)), tree_map(refer, keywords)
+        arguments, named = mapped(refer, tuple(args)), mapped(refer, keywords)
         written = list(_written(func, args, keywords))
         others = {key: one for tensor in written for key, one in self._sharing(tensor).items()}
         for tensor in written:
             self._require_copy(tensor)
+            self.written.add(address(tensor))
         with self.noting():
             require_in_range(name, args)
-            require_room(func, args, keywords, self.room - self.taken)
+            self.sizes.require_room(func, args, keywords, self.room - self.taken)
             result = func(*args, **keywords)
         if name == "copy_" and arguments[0].index in self.written_back:
             self.written_back[arguments[0].index] = arguments[1]  # what became of a buffer, or of an input
@@ -267,7 +256,7 @@ class Recorder(TorchDispatchMode):
         self, name: str, func: Any, arguments: Any, named: Any, others: Mapping[int, Tensor]
     ) -> None:
         """Note that all who share a memory have other values now: it has no rule, and pins them all."""
-        place = self.stack[-1] if self.stack else ""
+        place = self.modules.top
         before = [self.refer(one) for one in others.values()]
         for one in others.values():
             shape = _shape_alone(one)
@@ -277,9 +266,9 @@ class Recorder(TorchDispatchMode):
             )
 
     def _note(self, name: str, func: Any, arguments: tuple[Any, ...], keywords: Any, result: Any) -> None:
-        place = self.stack[-1] if self.stack else ""
+        place = self.modules.top
         index = self._new(result)
-        shapes = tree_map(_shape_alone, result)
+        shapes = mapped(_shape_alone, result)
         self.operations.append(Operation(index, name, func, arguments, keywords, shapes, place))
         if isinstance(result, list | tuple):
             for position, part in enumerate(cast("Sequence[Any]", result)):
@@ -328,6 +317,10 @@ def _written(func: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -
             yield given
 
 
-def _shape_alone(value: Any) -> Any:
+def _shape_alone(value: object) -> Any:
     """A tensor without values: those of a whole pass would fill the memory."""
-    return value.detach().to("meta") if isinstance(value, Tensor) else value
+    if not isinstance(value, Tensor):
+        return value
+    if type(value) is not Tensor or value.layout != torch.strided or value.is_quantized:
+        return value.detach().to("meta")
+    return torch.empty(value.shape, dtype=value.dtype, device="meta")

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from symoptim.symmetry.copies import copied, keeps_closures
-from symoptim.symmetry.isolation import isolated
+from symoptim.symmetry.copies import copied, isolated, keeps_closures
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.tensors import model_tensors
 

@@ -34,7 +34,8 @@ class SizeSearch:
         model: the network.
         example: a call.
         attempt: calls the model with inputs of a size, and says why it does not take them, if so.
-        decide: told of modules that decide the path, and why what they decide is not known.
+        decide: called with modules that decide the path, and why what they decide is not known.
+        values: whether the model may ask for values.
     """
 
     def __init__(  # noqa: D107 - the class says it
@@ -43,7 +44,10 @@ class SizeSearch:
         example: Call,
         attempt: Callable[[Call, int], Refusal | None],
         decide: Callable[[str, str], None],
+        *,
+        values: bool = True,
     ) -> None:
+        self.values = values
         self.model, self.example, self.attempt, self.decide = model, example, attempt, decide
         self.lost: set[str] = set()
         """Modules in which torch lost track of sizes."""
@@ -64,9 +68,9 @@ class SizeSearch:
         """Try all sizes, and those that are compared only at these."""
         bases = self._first_round()
         for _ in range(1, MOST_ROUNDS):
-            proposed = [(base, one) for base in bases[:MOST_BASES] for one in self._turning(base)]
-            bases = [other for base, group in proposed for other in self._turned(base, group)]
-        left = (group for base in bases[:MOST_BASES] for group in self._turning(base))
+            proposed = [(base, one) for base in bases[:MOST_BASES] for one in self._with_thresholds(base)]
+            bases = [other for base, group in proposed for other in self._at_thresholds(base, group)]
+        left = (group for base in bases[:MOST_BASES] for group in self._with_thresholds(base))
         self.left.update(place for group in left for place in group.decided_in)
 
     def all_at(self, choice: Callable[[Sequence[int]], int]) -> tuple[Call, int] | None:
@@ -81,7 +85,7 @@ class SizeSearch:
         if self.compared > MOST_COMPARISONS:
             self.left |= self.comparing
             return []
-        to_try = sizes_to_try(self.model, base, self.known)
+        to_try = sizes_to_try(self.model, base, self.known, values=self.values)
         self.compared += to_try.compared
         self.comparing.update(place for group in to_try.groups for place in group.decided_in)
         if to_try.looked_up is not None:
@@ -90,20 +94,20 @@ class SizeSearch:
             self.lost.add(to_try.lost)
         return to_try.groups
 
-    def _turning(self, base: Call) -> list[Sizes]:
-        return [group for group in self._asked(base) if group.turning]
+    def _with_thresholds(self, base: Call) -> list[Sizes]:
+        return [group for group in self._asked(base) if group.thresholds]
 
     def _first_round(self) -> list[Call]:
         """All sizes that the example suggests; returns calls at which more may be compared."""
-        turned: list[Call] = []
+        calls: list[Call] = []
         unseen: list[tuple[Sizes, int]] = []
         for group in self._asked(self.example):
             used, taken = self._try_group(group)
             self._note(used, taken)
-            ordinary = set(group.sizes) - set(group.turning)
-            turned += self._at(self.example, used, sorted(set(taken) - ordinary) if group.turning else ())
+            ordinary = set(group.sizes) - set(group.thresholds)
+            calls += self._at(self.example, used, sorted(set(taken) - ordinary) if group.thresholds else ())
             unseen += [(used, max(taken))] if group.again and taken else []
-        return self._seen(unseen) + turned
+        return self._seen(unseen) + calls
 
     def _note(self, group: Sizes, taken: Sequence[int]) -> None:
         if taken:
@@ -120,10 +124,10 @@ class SizeSearch:
             return [together]
         return [call for group, size in groups for call in self._at(self.example, group, [size])]
 
-    def _turned(self, base: Call, group: Sizes) -> list[Call]:
-        """Calls with sizes at which comparisons turn, if the model takes them."""
+    def _at_thresholds(self, base: Call, group: Sizes) -> list[Call]:
+        """Calls with sizes at which comparisons have another outcome, if the model takes them."""
         for option in (group, *group.with_partners()):
-            if taken := self._try_all(base, option, group.turning):
+            if taken := self._try_all(base, option, group.thresholds):
                 self._note(option, taken)
                 self._decide_missed(base, option, taken)
                 return self._at(base, option, taken)
@@ -133,7 +137,7 @@ class SizeSearch:
         """Sizes of a group that the model takes, with the axes that have to vary with them."""
         number, axis = group.axes[0]
         sizes = (group.sizes, multiples(self.example.tensors()[number].shape[axis]))
-        alone = [group._replace(axes=(one,), turning=()) for one in group.axes]
+        alone = [group._replace(axes=(one,), thresholds=()) for one in group.axes]
         for some in sizes:
             if taken := self._try_all(self.example, group, some):
                 self._decide_missed(self.example, group, taken)
@@ -156,30 +160,32 @@ class SizeSearch:
         return group, []
 
     def _try_all(self, base: Call, group: Sizes, sizes: Sequence[int]) -> list[int]:
-        """Those sizes that the model takes; instead of some that turn a comparison, others that do."""
+        """Those sizes that the model takes; instead of thresholds that it refuses, sizes beyond."""
         taken = [size for size in sizes if self._outcome(base, group, size) is None]
         if group.axes in self.too_large:
             return taken
         number, axis = group.axes[0]
         own = base.tensors()[number].shape[axis]
-        for size in (one for one in group.turning if one in sizes and one not in taken):
+        for size in (one for one in group.thresholds if one in sizes and one not in taken):
             missed = self._missed(group, size, taken)
-            others = [n for n in _beyond(own, size) if not missed or missed & self._turned_at(group, n)]
+            others = [n for n in _beyond(own, size) if not missed or missed & self._different_at(group, n)]
             taken += [n for n in others if n not in taken and self._outcome(base, group, n) is None][:1]
         return taken
 
-    def _turned_at(self, group: Sizes, size: int) -> frozenset[int]:
-        return group.asked.turned(size) if group.asked else frozenset()
+    def _different_at(self, group: Sizes, size: int) -> frozenset[int]:
+        return group.asked.different_at(size) if group.asked else frozenset()
 
     def _missed(self, group: Sizes, size: int, taken: Sequence[int]) -> frozenset[int]:
-        """Comparisons by Python code that turn first at a size, and at none that the model takes."""
+        """Comparisons by Python code with a threshold at a size, and one outcome at all that are taken."""
         if group.asked is None:
             return frozenset()
-        return group.asked.turning(size).difference(*(group.asked.turned(one) for one in taken))
+        return group.asked.with_threshold_at(size).difference(
+            *(group.asked.different_at(one) for one in taken)
+        )
 
     def _decide_missed(self, base: Call, group: Sizes, taken: Sequence[int]) -> None:
         """Note sizes that the model does not take, though it does not refuse them itself either."""
-        for size in group.turning:
+        for size in group.thresholds:
             failed = self._outcome(base, group, size) is Refusal.FAILED
             if failed and self._missed(group, size, taken):
                 for place in group.decided_in:
@@ -191,7 +197,7 @@ class SizeSearch:
             return Refusal.NONE_SUCH
         other = self._resized(base, group, size)
         found = Refusal.TOO_LARGE if other is None else self._result(other, size)
-        if found is Refusal.TOO_LARGE and size in group.turning:
+        if found is Refusal.TOO_LARGE and size in group.thresholds:
             self.too_large.add(group.axes)
             for place in group.decided_in:
                 self.decide(place, f"{TOO_LARGE}: {size}")

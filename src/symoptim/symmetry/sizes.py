@@ -1,4 +1,4 @@
-"""Which sizes of a model's inputs are worth a try: those at which its :mod:`.comparisons` turn."""
+"""Which sizes of a model's inputs are worth a try: where the outcome of a comparison changes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from symoptim.symmetry.comparisons import Guard, Guards, Pass, symbolic_pass
-from symoptim.symmetry.isolation import isolated
-from symoptim.symmetry.turns import Comparisons
+from symoptim.symmetry.comparisons import Comparisons, Guard, Guards, Pass, symbolic_pass
+from symoptim.symmetry.copies import isolated
 from symoptim.symmetry.variations import Axis, Call
 
 FACTORS = (2, 3)
@@ -28,8 +27,8 @@ class Sizes(NamedTuple):
     sizes: tuple[int, ...]
     decided_in: tuple[str, ...] = ()
     """Modules that compare the size with something."""
-    turning: tuple[int, ...] = ()
-    """Those of the sizes at which a comparison turns out otherwise."""
+    thresholds: tuple[int, ...] = ()
+    """Those of the sizes at which the outcome of a comparison changes."""
     asked: Comparisons | None = None
     """Comparisons by Python code."""
     followers: tuple[Follower, ...] = ()
@@ -70,22 +69,24 @@ class ToTry(NamedTuple):
     """How many comparisons were seen, torch's own included."""
 
 
-def sizes_to_try(model: nn.Module, call: Call, known: set[str]) -> ToTry:
+def sizes_to_try(model: nn.Module, call: Call, known: set[str], *, values: bool = True) -> ToTry:
     """Axes of the inputs whose sizes may vary, and sizes at which the model may take another path.
 
     Args:
         model: the network; it is left as it is.
         call: an example.
         known: comparisons for which sizes were proposed already; what is compared here is added.
+        values: whether the model may ask for values: if not, none need be computed.
 
     Returns:
         Groups of axes that vary together, and what could not be seen.
     """
-    passes: list[Pass] = []
-    for values, by_python in ((True, False), (True, True), (False, False)):
-        passes.append(symbolic_pass(isolated(model), call, values=values, by_python=by_python))
-        if passes[-1].failure is None or passes[-1].looks_up:
+    without = None if values else symbolic_pass(isolated(model), call, values=False)
+    passes = [without] if without is not None and without.failure is None else list[Pass]()
+    for computed, by_python in ((True, False), (True, True), (False, False)):
+        if passes and (passes[-1].failure is None or passes[-1].looks_up):
             break
+        passes.append(symbolic_pass(isolated(model), call, values=computed, by_python=by_python))
     best = max(passes, key=lambda one: (one.failure is None, len(one.guards.placed)))
     if not best.fakes:
         return ToTry(_by_equal_sizes(call), lost="")
@@ -139,7 +140,7 @@ class _Axes:
     """Formulas of sizes that have to be equal to a number."""
 
     def groups(self, known: set[str]) -> list[Sizes]:
-        """What to try but for what turns comparisons that are known."""
+        """What to try, but for the sake of comparisons that are known."""
         tensors, simplify = self.call.tensors(), self.guards.environment.simplify
         self.compared = [(guard, simplify(guard.expression)) for guard in self.guards.placed]
         others = {guard.expression: simplify(guard.expression) for guard in self.guards.torchs}
@@ -158,7 +159,7 @@ class _Axes:
         known |= {self._key(formula) for _, formula in self.compared}
         return found
 
-    def _sort(self, axis: Axis, size: Any, given: int) -> None:
+    def _sort(self, axis: Axis, size: object, given: int) -> None:
         symbolic = isinstance(size, torch.SymInt)
         expression = self.guards.environment.simplify(cast("Any", size).node.expr) if symbolic else None
         if expression is not None and expression.is_Symbol:
@@ -172,17 +173,17 @@ class _Axes:
         else:  # len(x), x.shape[1] == 8, or a width: what is done at other sizes is not known
             self.fixed.setdefault(given, []).append(axis)
 
-    def _group(self, symbol: Any, known: set[str]) -> Sizes:
-        """Sizes for one symbol: where comparisons of it turn, and ordinary ones."""
+    def _group(self, symbol: object, known: set[str]) -> Sizes:
+        """Sizes for one symbol: where the outcome of comparisons changes, and ordinary ones."""
         compared = list(self._compared_with(symbol))
         new = [(guard, alone) for guard, formula, alone in compared if self._key(formula) not in known]
         hint = self.hints[symbol]
-        turning = tuple(Comparisons([alone for _, alone in new], symbol, hint).turning_sizes())
+        thresholds = tuple(Comparisons([alone for _, alone in new], symbol, hint).threshold_sizes())
         return Sizes(
             tuple(self.by_symbol[symbol]),
-            tuple(dict.fromkeys((*turning, *_ordinary(hint)[:2], 4 * hint + 1))),
+            tuple(dict.fromkeys((*thresholds, *_ordinary(hint)[:2], 4 * hint + 1))),
             decided_in=tuple(dict.fromkeys(guard.place for guard, _, _ in compared if guard.by_python)),
-            turning=turning,
+            thresholds=thresholds,
             asked=Comparisons([alone for guard, alone in new if guard.by_python], symbol, hint),
             followers=tuple(self.following.get(symbol, ())),
             partners=tuple(self._partners(symbol)),
@@ -190,7 +191,7 @@ class _Axes:
             equated=self._is_equated(symbol),
         )
 
-    def _compared_with(self, symbol: Any) -> Iterator[tuple[Guard, Any, Any]]:
+    def _compared_with(self, symbol: object) -> Iterator[tuple[Guard, Any, Any]]:
         """Guards of a symbol, their formulas, and these with other symbols at the sizes of the example."""
         others = {one: hint for one, hint in self.hints.items() if one != symbol}
         for guard, formula in self.compared:
@@ -206,7 +207,7 @@ class _Axes:
             text = text.replace(str(symbol), f"size {axes[0]}")
         return text
 
-    def _partners(self, symbol: Any) -> Iterator[tuple[Follower, ...]]:
+    def _partners(self, symbol: object) -> Iterator[tuple[Follower, ...]]:
         """Other symbols whose sizes are multiples of this one's, or the other way round."""
         mine = self.hints[symbol]
         for other, axes in self.by_symbol.items():
@@ -215,14 +216,14 @@ class _Axes:
                 follow = partial(_in_proportion, size, mine)
                 yield (*((axis, follow) for axis in axes), *self.following.get(other, ()))
 
-    def _is_equated(self, symbol: Any) -> bool:
+    def _is_equated(self, symbol: object) -> bool:
         """Whether Python code has found axes equal that have this symbol since."""
         simplify = self.guards.environment.simplify
         asked = [guard.expression for guard in self.guards.placed if guard.by_python]
         equal = [one for one in asked if one.func.__name__ == "Equality" and len(one.free_symbols) > 1]
         return any(simplify(one) == symbol for formula in equal for one in formula.free_symbols)
 
-    def _is_bound(self, symbol: Any) -> bool:
+    def _is_bound(self, symbol: object) -> bool:
         """Whether sizes have to be equal to a number, so that this one cannot grow, alone or with others."""
         larger = [{one: factor * hint for one, hint in self.hints.items()} for factor in FACTORS]
         mine = (formula for formula in self.equal if symbol in formula.free_symbols)

@@ -196,7 +196,7 @@ class SymmetrySpec:
         element: Tensor,
         *,
         optimizer: Optimizer | None = None,
-        inputs: Any = None,
+        inputs: object = None,
         tolerance: float = TOLERANCE,
     ) -> nn.Module:
         """Act with an element on a model, in place; its outputs stay what they were.
@@ -235,9 +235,9 @@ class SymmetrySpec:
             require_movable(optimizer, model)
         require_tolerance(tolerance)
         if self.approximate and tolerance < math.inf:
-            from symoptim.symmetry.felt import require_unfelt  # it is about this class
+            from symoptim.symmetry.eps_effect import require_small_effect  # it is about this class
 
-            require_unfelt(self, model, element, inputs, tolerance)
+            require_small_effect(self, model, element, inputs, tolerance)
         for tensor, new in rescaled(there, log_terms, optimizer):
             tensor.copy_(new)
         return model
@@ -265,13 +265,13 @@ class SymmetrySpec:
 
     def to_json(self) -> str:
         """All of the group as text."""
-        from symoptim.symmetry.written import to_json  # it is about this class
+        from symoptim.symmetry.serialization import to_json  # it is about this class
 
         return to_json(self)
 
     @staticmethod
     def from_json(text: str) -> "SymmetrySpec":
         """A group from text that :meth:`to_json` wrote."""
-        from symoptim.symmetry.written import from_json  # it is about this class
+        from symoptim.symmetry.serialization import from_json  # it is about this class
 
         return from_json(text)

@@ -73,7 +73,7 @@ def require_movable(optimizer: Optimizer, model: nn.Module) -> None:
         )
 
 
-def _require_plain(name: str, group: Mapping[str, Any]) -> None:
+def _require_plain(name: str, group: Mapping[str, object]) -> None:
     """Refuse groups of which the state is not made of gradients alone."""
     way_out = "rescale the model before its optimizer is made"
     if group.get("geometry", "plain") != "plain":
@@ -196,7 +196,7 @@ def rescaled(
     return found
 
 
-def _exponents(optimizer: Optimizer | None, state: Mapping[str, Any]) -> dict[str, int]:
+def _exponents(optimizer: Optimizer | None, state: Mapping[str, object]) -> dict[str, int]:
     """Powers by which a parameter's state moves, of what there is of it."""
     known: Mapping[str, int] = getattr(optimizer, "state_exponents", EXPONENTS)
     if known is EXPONENTS and "square_avg" in state:

@@ -1,4 +1,4 @@
-"""Operations of a pass as they are compared with those of other passes."""
+"""Operations of a pass as they are compared with those of other passes, and which passes are kept."""
 
 import math
 from collections import Counter
@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
 from symoptim.symmetry.decisions import value_keys
-from symoptim.symmetry.graph import Graph, Operation, Ref
+from symoptim.symmetry.graph import Graph, Operation, Ref, mapped, once
+from symoptim.symmetry.rules.moving import axes_of
 from symoptim.symmetry.rules.pointwise import COPIES
-from symoptim.symmetry.taking import axes_of
+from symoptim.symmetry.variations import Call
 
 NO_STEPS = ("getitem", "detach", "alias")
 """Operations that compute nothing; autograd does some, where it is on."""
@@ -91,31 +91,38 @@ class Kinds(NamedTuple):
     """With numbers that are no sizes, and how often each is done."""
 
 
+@once
 def steps(graph: Graph) -> tuple[Step, ...]:
     """All operations of a pass but those that take a part of a result, or mark a range for profilers."""
     return tuple(step for _, step in _steps(graph))
 
 
-def _steps(graph: Graph) -> Iterator[tuple[Operation, Step]]:
+@once
+def _steps(graph: Graph) -> list[tuple[Operation, Step]]:
+    found: list[tuple[Operation, Step]] = []
     names = {leaf.index: leaf.name for leaf in graph.leaves if leaf.kind in ("parameter", "buffer")}
     keys = value_keys(graph, numbers=False)
     for operation in graph.operations:
         if operation.name not in NO_STEPS and not operation.name.startswith("profiler::"):
             leaves = tuple(names[index] for index in operation.references() if index in names)
             value = keys[operation.index] or 0  # nobody knows of what nothing is made of
-            yield operation, Step(operation.place, operation.name, leaves, _numbers(operation), value)
+            found.append(
+                (operation, Step(operation.place, operation.name, leaves, _numbers(operation), value))
+            )
+    return found
 
 
 def _numbers(operation: Operation, first: int = 0) -> str:
     """Arguments that are no tensors, from that one on."""
 
-    def shown(argument: Any) -> Any:
+    def shown(argument: object) -> Any:
         return "a tensor" if isinstance(argument, Ref) else argument
 
-    arguments, keywords = tree_map(shown, (operation.arguments[first:], dict(operation.keywords)))
+    arguments, keywords = mapped(shown, (operation.arguments[first:], dict(operation.keywords)))
     return f"{arguments} {keywords}"
 
 
+@once
 def kinds(graph: Graph) -> Kinds:
     """What is compared where sizes differ; not what only copies."""
     found = [
@@ -143,6 +150,7 @@ def takes_other_parts(first: Graph, other: Graph) -> bool:
     return any(mine[key] != theirs[key] for key in mine.keys() & theirs.keys())
 
 
+@once
 def _parts_taken(graph: Graph) -> dict[tuple[Step, int], set[str]]:
     """By operation and size of the axis: which parts of values that are made of weights and inputs."""
     of_weights = graph.made_of("parameter", "buffer") & graph.made_of("input")
@@ -180,3 +188,60 @@ def _cuts(graph: Graph, operations: Iterable[Operation]) -> Iterator[set[tuple[i
         before, after = shapes.get(operation.references()[0], ()), operation.result.shape
         sizes = [[math.prod(shape[:n]) for n in range(len(shape) + 1)] for shape in (before, after)]
         yield {(i, j) for i, one in enumerate(sizes[0]) for j, two in enumerate(sizes[1]) if one == two}
+
+
+MOST_ALIKE = 3
+"""Passes that are kept if they differ in numbers only, or in how often something is done: the first, and the
+one on the largest inputs."""
+
+
+class KeptPasses:
+    """Passes that did something else than the first one, and than each other."""
+
+    def __init__(self, first: Graph) -> None:
+        """Begin with the first one alone."""
+        self.first, self.kinds = first, kinds(first)
+        self.others: list[tuple[Call, Graph, bool]] = []
+        """Calls, what they did, and whether only their sizes are others."""
+        self.seen: set[object] = {steps(self.first)}
+        self.alike: dict[frozenset[Step], dict[Kinds, int]] = {}
+        """Numbers of passes on other sizes: of those that do the same operations, by all they do."""
+        self.sizes: dict[int, int] = {}
+        """Sizes of those that were tried for a size."""
+
+    def keep(self, call: Call, graph: Graph) -> None:
+        """Keep a pass on other values unless there is one like it."""
+        if steps(graph) not in self.seen:
+            self.seen.add(steps(graph))
+            self.others.append((call, graph, False))
+
+    def keep_size(self, call: Call, graph: Graph, size: int | None) -> None:
+        """Keep a pass on other sizes if it did other operations, or with other numbers, or more often.
+
+        Args:
+            call: its inputs.
+            graph: what it did.
+            size: that was tried; None for inputs that the user has given.
+        """
+        path = kinds(graph)
+        changed = loses_cuts(self.first, graph) or takes_other_parts(self.first, graph)
+        if path == self.kinds and not changed:
+            return
+        alike = self.alike.setdefault(frozenset(plain(path.names)), {})
+        others = self.others
+        if size is None:  # what the user gives counts, however much of it there is
+            others.append((call, graph, True))
+            return
+        if path not in alike and len(alike) < MOST_ALIKE:
+            alike[path] = len(others)
+            others.append((call, graph, True))
+        else:
+            path = path if path in alike else list(alike)[-1]
+            if _entries(call) <= _entries(others[alike[path]][0]):
+                return
+            others[alike[path]] = call, graph, True  # the more is read, the more is known
+        self.sizes[alike[path]] = size
+
+
+def _entries(call: Call) -> int:
+    return sum(tensor.numel() for tensor in call.tensors())

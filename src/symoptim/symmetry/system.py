@@ -21,9 +21,18 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from symoptim.symmetry.form import ANYTHING, FIXED, Deferred, Form, fixed
+from symoptim.symmetry.form import (
+    ANYTHING,
+    FIXED,
+    Deferred,
+    Form,
+    apart,
+    at_first,
+    fixed,
+    require_settled,
+    varying,
+)
 from symoptim.symmetry.tensors import aligned, broadcast_shape, filled, squeezed, stacked, unique_rows
-from symoptim.symmetry.terms import apart, at_first, require_settled, varying
 
 Exponent = int | Fraction
 

@@ -125,12 +125,12 @@ def different_values(tensor: Tensor) -> list[float]:
     return cast("list[float]", cast("Any", unique_values(tensor)[0]).tolist())
 
 
-def arguments_of(inputs: Any) -> tuple[Any, ...]:
+def arguments_of(inputs: object) -> tuple[Any, ...]:
     """Positional arguments: a tuple of them, or a single one."""
     return cast("tuple[Any, ...]", inputs) if isinstance(inputs, tuple) else (inputs,)
 
 
-def tensors_in(output: Any) -> list[Tensor]:
+def tensors_in(output: object) -> list[Tensor]:
     """All tensors a model returns.
 
     Raises:

@@ -1,9 +1,7 @@
 """Rules for operations, a file per family; importing this registers them all."""
 
 from symoptim.symmetry.rules import arithmetic as arithmetic
-from symoptim.symmetry.rules import attention as attention
 from symoptim.symmetry.rules import batch_norm as batch_norm
-from symoptim.symmetry.rules import complex_numbers as complex_numbers
 from symoptim.symmetry.rules import contractions as contractions
 from symoptim.symmetry.rules import indexing as indexing
 from symoptim.symmetry.rules import moving as moving

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
-from symoptim.symmetry.form import Deferred, Form, anything, fixed
+from symoptim.symmetry.form import Deferred, Form, anything, fixed, varying
 from symoptim.symmetry.rules.registry import Context, Result, rule
 from symoptim.symmetry.system import Exponent, move
 from symoptim.symmetry.tensors import aligned
-from symoptim.symmetry.terms import varying
 
 
 def plus(context: Context, form: Form, other: Form) -> Form:
@@ -85,7 +84,7 @@ def _maximum(context: Context, one: Form, other: Form) -> Result:
     return context.system.same(one, other)
 
 
-def pinned(context: Context, *arguments: Any) -> Form:
+def pinned(context: Context, *arguments: object) -> Form:
     """Form of what is made of arguments that cannot scale."""
     for argument in arguments:
         if isinstance(argument, Form):
@@ -94,12 +93,12 @@ def pinned(context: Context, *arguments: Any) -> Form:
 
 
 @rule("mul", sees_deferred=True)
-def _mul(context: Context, one: Any, other: Any) -> Result:
+def _mul(context: Context, one: object, other: object) -> Result:
     return _product(context, (one, 1), (other, 1))
 
 
 @rule("div", "true_divide", sees_deferred=True)
-def _div(context: Context, one: Any, other: Any, **keywords: Any) -> Result:
+def _div(context: Context, one: object, other: object, **keywords: object) -> Result:
     if keywords.get("rounding_mode"):
         return pinned(context, one, other)
     return _product(context, (one, 1), (other, -1))
@@ -132,7 +131,7 @@ def _spread_out(factor: Deferred, before: tuple[int, ...], shape: tuple[int, ...
 
 
 @rule("pow")
-def _pow(context: Context, base: Any, exponent: Any) -> Result:
+def _pow(context: Context, base: object, exponent: object) -> Result:
     if not isinstance(base, Form) or not isinstance(exponent, int | float):
         return pinned(context, base, exponent)
     if exponent == 0:
@@ -161,7 +160,7 @@ def _square(context: Context, form: Form) -> Result:
 
 
 @rule("where", sees_deferred=True)
-def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
+def _where(context: Context, condition: Form, one: object, other: object) -> Result:
     system = context.system
     condition = system.settle(condition)
     for place, (form, value) in enumerate([(other, one), (one, other)], start=1):
@@ -175,7 +174,7 @@ def _where(context: Context, condition: Form, one: Any, other: Any) -> Result:
     return system.same(chosen, anything(context.shape))  # only to have the shape of the result
 
 
-def _number(context: Context, value: Any, argument: Any) -> float:
+def _number(context: Context, value: object, argument: object) -> float:
     """A number, or what a tensor always is at its largest; infinity where that is not known."""
     known = context.value(argument)
     if known is not None and known.numel():
@@ -195,7 +194,7 @@ LARGE = 1e30
 
 
 @rule("masked_fill", sees_deferred=True)
-def _masked_fill(context: Context, form: Form, mask: Form, value: Any) -> Result:
+def _masked_fill(context: Context, form: Form, mask: Form, value: object) -> Result:
     if isinstance(value, int | float) and value <= -LARGE and form.shape == context.shape:
         # Minus infinity stays what it is, whatever is added to it; by a factor only if it is truly infinite.
         return form if math.isinf(value) else _pinned_but_for_addends(context, form)

@@ -4,7 +4,6 @@ Axis letters: o output, k input of a product; g group of a convolution.
 """
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,7 +64,7 @@ def _matmul(context: Context, one: Form, other: Form) -> Result:
 
 
 @rule("addmm", "baddbmm", sees_deferred=True)
-def _addmm(context: Context, added: Form, one: Form, other: Form, **_: Any) -> Result:
+def _addmm(context: Context, added: Form, one: Form, other: Form, **_: object) -> Result:
     other = context.system.settle(other) if other.factors else other
     return plus(context, contract(context.system, context.system.settle(one), other), added)
 
@@ -84,9 +83,9 @@ def _convolution(
     inputs: Form,
     weight: Form,
     bias: Form | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
+    stride: object = 1,
+    padding: object = 0,
+    dilation: object = 1,
     groups: int = 1,
 ) -> Result:
     return convolve(context, inputs, weight, bias, groups)
@@ -98,11 +97,11 @@ def _transposed_convolution(
     inputs: Form,
     weight: Form,
     bias: Form | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
+    stride: object = 1,
+    padding: object = 0,
+    output_padding: object = 0,
     groups: int = 1,
-    dilation: Any = 1,
+    dilation: object = 1,
 ) -> Result:
     return convolve(context, inputs, _turned(weight, groups), bias, groups)
 
@@ -113,13 +112,13 @@ def _any_convolution(
     inputs: Form,
     weight: Form,
     bias: Form | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: object,
+    padding: object,
+    dilation: object,
     transposed: bool,
-    output_padding: Any,
+    output_padding: object,
     groups: int,
-    *_: Any,
+    *_: object,
 ) -> Result:
     turned = _turned(weight, groups) if transposed else weight
     return convolve(context, inputs, turned, bias, groups)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,23 +47,23 @@ def _joined(context: Context, ids: Tensor) -> Form:
 
 
 @rule("slice_scatter", "select_scatter", "diagonal_scatter")
-def _scatter(context: Context, form: Form, other: Form, *arguments: Any, **keywords: Any) -> Result:
+def _scatter(context: Context, form: Form, other: Form, *arguments: object, **keywords: object) -> Result:
     whole, part = (context.system.single(one).ids() for one in (form, other))
     return _joined(context, context.operation.function(whole.clone(), part, *arguments, **keywords))
 
 
 @rule("copy")
-def _copy(context: Context, form: Form, other: Form, *_: Any) -> Result:
+def _copy(context: Context, form: Form, other: Form, *_: object) -> Result:
     return move(context.system.single(other), lambda ids: ids.expand(context.shape))
 
 
 @rule("fill")
-def _fill(context: Context, form: Form, value: Any) -> Result:
+def _fill(context: Context, form: Form, value: object) -> Result:
     return move(lifted(value), lambda ids: ids.expand(context.shape))
 
 
 @rule("constant_pad_nd", "pad")
-def _pad(context: Context, form: Form, around: Sequence[int], *rest: Any, **keywords: Any) -> Result:
+def _pad(context: Context, form: Form, around: Sequence[int], *rest: object, **keywords: object) -> Result:
     words = [one for one in (*rest, keywords.get("mode")) if isinstance(one, str)]
     numbers = [one for one in (*rest, keywords.get("value")) if isinstance(one, int | float)]
     if any(word != "constant" for word in words):
@@ -84,7 +83,7 @@ def _mixed(context: Context, form: Form, around: Sequence[int]) -> Form:
 
 
 @rule("embedding")
-def _embedding(context: Context, weight: Form, places: Form, *_: Any, **__: Any) -> Result:
+def _embedding(context: Context, weight: Form, places: Form, *_: object, **__: object) -> Result:
     known = context.value(context.operation.arguments[1])
     if known is not None:
         return move(weight, lambda ids: ids[known.cpu()])
@@ -136,7 +135,7 @@ def _index_select(context: Context, form: Form, axis: int, places: Form) -> Resu
 
 
 @rule("gather", sees_deferred=True)
-def _gather(context: Context, form: Form, axis: int, places: Form, **_: Any) -> Result:
+def _gather(context: Context, form: Form, axis: int, places: Form, **_: object) -> Result:
     known = context.value(context.operation.arguments[2])
     if known is not None:
         return move(form, lambda ids: ids.gather(axis, known.cpu()))
@@ -157,7 +156,7 @@ def _index_put(
     places: Sequence[Form | None],
     values: Form,
     accumulate: bool = False,
-    *_: Any,
+    *_: object,
 ) -> Result:
     system = context.system
     if math.prod(values.shape) == 1:  # the same for all places, wherever they are
@@ -176,7 +175,7 @@ def _index_put(
 
 @rule("scatter_reduce", "index_reduce")
 def _scatter_reduce(
-    context: Context, form: Form, axis: int, places: Form, values: Form, reduction: str, **_: Any
+    context: Context, form: Form, axis: int, places: Form, values: Form, reduction: str, **_: object
 ) -> Result:
     """Sums, means and extrema of what arrives at a place, with what was there before or without it."""
     if reduction == "prod":
@@ -186,7 +185,7 @@ def _scatter_reduce(
 
 @rule("scatter_add", "index_add", "scatter", "index_copy")
 def _scattered(
-    context: Context, form: Form, axis: int, places: Form, values: Any, alpha: float = 1
+    context: Context, form: Form, axis: int, places: Form, values: object, alpha: float = 1
 ) -> Result:
     system = context.system
     tied = system.const_along(form, [axis])

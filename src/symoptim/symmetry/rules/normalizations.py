@@ -1,13 +1,12 @@
-"""Normalizations: they swallow the scale of their input, which may not vary over what is normalized together.
+"""Normalizations divide out the scale of their input, which may not vary over what is normalized together.
 
-The result has the scale of the gain. The eps that guards the division makes it exact only as far as it is
-not felt; an eps that is large is part of the function, and then the input cannot scale.
+The result has the scale of the gain. It is approximate where the eps that guards the division matters; a
+large eps is part of the function, and then the input cannot scale.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,7 +67,7 @@ def _layer_norm(
     gain: Form | None = None,
     shift: Form | None = None,
     eps: float = 1e-5,
-    *_: Any,
+    *_: object,
 ) -> Result:
     axes = range(-len(normalized), 0)
     system = context.system
@@ -107,7 +106,7 @@ def group_norm(
     gain: Form | None = None,
     shift: Form | None = None,
     eps: float = 1e-5,
-    *_: Any,
+    *_: object,
 ) -> Form:
     """Form of a group norm of ``(images, channels, ...)``."""
     count, channels = form.shape[:2]
@@ -149,7 +148,7 @@ def _instance_norm(
     use_input: bool,
     momentum: float,
     eps: float,
-    *_: Any,
+    *_: object,
 ) -> Result:
     for statistic in (mean, variance):
         if statistic is not None:

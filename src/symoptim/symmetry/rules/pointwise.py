@@ -40,7 +40,7 @@ ZEROS = "zeros zeros_like new_zeros".split()
 
 
 @rule(*COPIES, sees_deferred=True)
-def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+def _copy(context: Context, form: Form, *_: object, **__: object) -> Result:
     result = context.operation.result
     if result.dtype == torch.bool:
         context.system.settle(form)
@@ -49,7 +49,7 @@ def _copy(context: Context, form: Form, *_: Any, **__: Any) -> Result:
 
 
 @rule(*HOMOGENEOUS, sees_deferred=True)
-def _homogeneous(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+def _homogeneous(context: Context, form: Form, *_: object, **__: object) -> Result:
     form = context.system.settle(form) if form.addends else form  # a factor passes through
     result = context.operation.result
     if isinstance(result, Tensor):
@@ -58,7 +58,7 @@ def _homogeneous(context: Context, form: Form, *_: Any, **__: Any) -> Result:
 
 
 @rule(*NONLINEAR)
-def _nonlinear(context: Context, *arguments: Any, **keywords: Any) -> Result:
+def _nonlinear(context: Context, *arguments: object, **keywords: object) -> Result:
     for argument in (*arguments, *keywords.values()):
         if isinstance(argument, Form):
             context.system.pin(argument)
@@ -70,24 +70,24 @@ def _nonlinear(context: Context, *arguments: Any, **keywords: Any) -> Result:
 
 @rule(*SHAPE_ONLY, sees_deferred=True)
 @rule(*SCALE_FREE)
-def _scale_free(context: Context, *_: Any, **__: Any) -> Result:
+def _scale_free(context: Context, *_: object, **__: object) -> Result:
     return fixed(context.shape) if isinstance(context.operation.result, Tensor) else None
 
 
 @rule("full", "full_like", "new_full", "scalar_tensor", sees_deferred=True)
-def _full(context: Context, *arguments: Any, **_: Any) -> Result:
+def _full(context: Context, *arguments: object, **_: object) -> Result:
     numbers = [argument for argument in arguments if isinstance(argument, int | float)]
     return anything(context.shape) if numbers[-1] in (0, -math.inf) else fixed(context.shape)
 
 
 @rule("bernoulli")
-def _bernoulli(context: Context, probability: Form, *_: Any, **__: Any) -> Result:
+def _bernoulli(context: Context, probability: Form, *_: object, **__: object) -> Result:
     context.system.pin(probability)
     return fixed(context.shape)
 
 
 @rule(*ZEROS, sees_deferred=True)
-def _zeros(context: Context, *_: Any, **__: Any) -> Result:
+def _zeros(context: Context, *_: object, **__: object) -> Result:
     return anything(context.shape)
 
 
@@ -106,7 +106,7 @@ def _prelu(context: Context, form: Form, slope: Form) -> Result:
 
 
 @rule("clamp")
-def _clamp(context: Context, form: Form, min: Any = None, max: Any = None) -> Result:
+def _clamp(context: Context, form: Form, min: object = None, max: object = None) -> Result:
     return _below(context, _above(context, form, min), max)
 
 
@@ -118,16 +118,46 @@ def _above(context: Context, form: Form, bound: Any) -> Form:
 
 
 @rule("clamp_max")
-def _below(context: Context, form: Form, bound: Any) -> Form:
+def _below(context: Context, form: Form, bound: object) -> Form:
     if isinstance(bound, Form):
         return context.system.same(form, bound)
     return form if bound is None or bound == 0 else context.system.pin(form)
 
 
 @rule("gt", "lt", "ge", "le", "eq", "ne")
-def _compare(context: Context, one: Form, other: Any) -> Result:
+def _compare(context: Context, one: Form, other: object) -> Result:
     if isinstance(other, Form):
         context.system.same(one, other)
     elif other != 0:
         context.system.pin(one)
     return fixed(context.shape)
+
+
+@rule("view_as_complex")
+def _joined(context: Context, form: Form) -> Result:
+    """Pairs along the last axis become one number: both parts scale alike."""
+    tied = context.system.alike_along(form, [-1])
+    return move(tied, lambda ids: ids.squeeze(-1))
+
+
+@rule("view_as_real")
+def _apart(context: Context, form: Form) -> Result:
+    return Form(context.shape, tuple(term.unsqueeze(-1) for term in form.terms))
+
+
+@rule("complex")
+def _complex(context: Context, real: Form, imaginary: Form) -> Result:
+    return context.system.same(real, imaginary)
+
+
+@rule("polar")
+def _polar(context: Context, length: Form, angle: Form) -> Result:
+    context.system.pin(angle)
+    return context.system.combine([(length, 1)], context.shape)
+
+
+@rule("_fft_r2c", "_fft_c2c", "_fft_c2r")
+def _fourier(context: Context, form: Form, axes: Sequence[int], *_: object) -> Result:
+    """Sums over these axes with fixed weights, for every frequency."""
+    tied = context.system.const_along(form, axes)
+    return Form(context.shape, tied.terms)

@@ -7,10 +7,9 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import pad
 
-from symoptim.symmetry.form import ANYTHING, Deferred, Form, fixed
+from symoptim.symmetry.form import ANYTHING, Deferred, Form, fixed, varying
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.tensors import different_values, squeezed
-from symoptim.symmetry.terms import varying
 
 AXES = {"1d": 1, "2d": 2, "3d": 3}
 RESAMPLING = (
@@ -35,7 +34,7 @@ def with_indices(context: Context, form: Form) -> Result:
 
 
 @rule(*RESAMPLING)
-def _resample(context: Context, form: Form, *_: Any, **__: Any) -> Result:
+def _resample(context: Context, form: Form, *_: object, **__: object) -> Result:
     count = spatial_axes(context)
     tied = context.system.const_along(form, range(-count, 0))
     return with_indices(context, Form(context.shape, tied.terms))
@@ -56,11 +55,11 @@ def _resample(context: Context, form: Form, *_: Any, **__: Any) -> Result:
 def _pool(
     context: Context,
     form: Form,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    *rest: Any,
-    **keywords: Any,
+    kernel: object,
+    stride: object = None,
+    padding: object = 0,
+    *rest: object,
+    **keywords: object,
 ) -> Result:
     kept = _passed_on(context, form, padding, rest, keywords)
     seen = replace(
@@ -71,7 +70,7 @@ def _pool(
 
 
 def _passed_on(
-    context: Context, form: Form, padding: Any, rest: Sequence[Any], keywords: Mapping[str, Any]
+    context: Context, form: Form, padding: object, rest: Sequence[object], keywords: Mapping[str, object]
 ) -> tuple[Deferred, ...]:
     """Summands that a mean over windows leaves as they are: a bias is the same everywhere in them."""
     count = spatial_axes(context)
@@ -87,11 +86,11 @@ def _passed_on(
 def _pooled(
     context: Context,
     form: Form,
-    kernel: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    *rest: Any,
-    **keywords: Any,
+    kernel: object,
+    stride: object = None,
+    padding: object = 0,
+    *rest: object,
+    **keywords: object,
 ) -> Result:
     count = spatial_axes(context)
     single = context.system.single(form)

@@ -1,9 +1,8 @@
-"""Products of more than two, and of rows each with a matrix of its own."""
+"""Attention, and other products of more than two factors."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -12,6 +11,39 @@ from symoptim.symmetry.rules.contractions import contract
 from symoptim.symmetry.rules.registry import CannotTell, Context, Result, rule
 from symoptim.symmetry.system import System, move
 from symoptim.symmetry.tensors import broadcast_shape
+
+
+@rule("softmax", "_softmax", "_safe_softmax", sees_deferred=True)
+def _softmax(context: Context, form: Form, axis: int, *_: object, **__: object) -> Result:
+    # What is added to all scores alike makes no difference: a key's bias, for one.
+    return context.system.pin(context.system.blind_to(form, [axis]))
+
+
+@rule("scaled_dot_product_attention", sees_deferred=True)
+def _attention(
+    context: Context,
+    query: Form,
+    key: Form,
+    value: Form,
+    mask: Form | None = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    scale: object = None,
+    enable_gqa: bool = False,
+) -> Result:
+    system = context.system
+    if mask is not None:
+        system.pin(mask)
+    query, value = system.settle(query), system.settle(value)
+    key = system.blind_to(key, [-2])  # softmax(q (k + c)) = softmax(q k)
+    query, key, value = (system.const_along(form, [-2]) for form in (query, key, value))
+    if enable_gqa and key.shape[-3] != query.shape[-3]:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (move(form, lambda ids: ids.repeat_interleave(times, -3)) for form in (key, value))
+    scores = broadcast_shape(query.shape, key.shape)  # heads may share a key
+    system.pin(system.combine([(query, 1), (key, 1)], scores))
+    return Form(context.shape, value.terms)
 
 
 @rule("_trilinear")
@@ -24,7 +56,7 @@ def _trilinear(
     second: Sequence[int],
     third: Sequence[int],
     summed: Sequence[int],
-    *_: Any,
+    *_: object,
 ) -> Result:
     """A product of three, each with new axes at these places, summed over some: ``nn.Bilinear``."""
     forms: list[Form] = []
@@ -45,7 +77,7 @@ def _grouped(
     weights: Form,
     offs: Form | None = None,
     bias: Form | None = None,
-    **_: Any,
+    **_: object,
 ) -> Result:
     """Rows ``(t, k)`` times matrices ``(e, k, n)``; values decide which expert e a row t goes to."""
     if bias is not None or offs is None or len(inputs.shape) != 2 or len(weights.shape) != 3:

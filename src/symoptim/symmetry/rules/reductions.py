@@ -25,12 +25,14 @@ def reduce(context: Context, form: Form, axes: Sequence[int]) -> Form:
 
 
 @rule("sum", "mean", "amax", "amin", "nansum")
-def _plain(context: Context, form: Form, axes: Any = None, *_: Any, **keywords: Any) -> Result:
+def _plain(context: Context, form: Form, axes: object = None, *_: object, **keywords: object) -> Result:
     return reduce(context, form, reduced_axes(form, axes, keywords))
 
 
 @rule("max", "min", "median")
-def _with_indices(context: Context, form: Form, axis: Any = None, *_: Any, **keywords: Any) -> Result:
+def _with_indices(
+    context: Context, form: Form, axis: object = None, *_: object, **keywords: object
+) -> Result:
     axis = keywords.get("dim", axis)
     if isinstance(axis, Form):
         return context.system.same(form, axis)
@@ -39,20 +41,22 @@ def _with_indices(context: Context, form: Form, axis: Any = None, *_: Any, **key
 
 
 @rule("linalg_vector_norm", "norm")
-def _norm(context: Context, form: Form, order: Any = 2, axes: Any = None, *_: Any, **keywords: Any) -> Result:
+def _norm(
+    context: Context, form: Form, order: object = 2, axes: object = None, *_: object, **keywords: object
+) -> Result:
     if order == 0:
         raise CannotTell
     return reduce(context, form, reduced_axes(form, axes, keywords))
 
 
 @rule("var", "std")
-def _var(context: Context, form: Form, axes: Any = None, *_: Any, **keywords: Any) -> Result:
+def _var(context: Context, form: Form, axes: object = None, *_: object, **keywords: object) -> Result:
     found = reduce(context, form, reduced_axes(form, axes, keywords))
     return found if context.operation.name == "std" else context.system.combine([(found, 2)], found.shape)
 
 
 @rule("var_mean", "std_mean")
-def _var_mean(context: Context, form: Form, axes: Any = None, *_: Any, **keywords: Any) -> Result:
+def _var_mean(context: Context, form: Form, axes: object = None, *_: object, **keywords: object) -> Result:
     mean = reduce(context, form, reduced_axes(form, axes, keywords))
     spread = mean
     if context.operation.name == "var_mean":
@@ -61,7 +65,7 @@ def _var_mean(context: Context, form: Form, axes: Any = None, *_: Any, **keyword
 
 
 @rule("cumsum", "cummax", "cummin")
-def _cumulative(context: Context, form: Form, axis: int, *_: Any, **__: Any) -> Result:
+def _cumulative(context: Context, form: Form, axis: int, *_: object, **__: object) -> Result:
     tied = context.system.const_along(form, [axis])
     found = Form(form.shape, tied.terms)
     return found if context.operation.name == "cumsum" else (found, fixed(form.shape))
@@ -76,6 +80,6 @@ def _sorted(context: Context, form: Form, *arguments: Any, **keywords: Any) -> R
 
 
 @rule("argmax", "argmin")
-def _place(context: Context, form: Form, axis: Any = None, *_: Any, **__: Any) -> Result:
+def _place(context: Context, form: Form, axis: object = None, *_: object, **__: object) -> Result:
     context.system.const_along(form, reduced_axes(form, axis))
     return fixed(context.shape)

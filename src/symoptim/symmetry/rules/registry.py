@@ -8,7 +8,7 @@ operation returns several tensors; None for what is no tensor). If it cannot tel
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -56,7 +56,7 @@ class Context:
         """Whether anything but the first result matters."""
         return bool(self.read - {0})
 
-    def value(self, argument: Any) -> Tensor | None:
+    def value(self, argument: object) -> Tensor | None:
         """What an argument of the operation, as it stands in the graph, always is; None where it varies."""
         return self.known.get(argument.index) if isinstance(argument, Ref) else None
 

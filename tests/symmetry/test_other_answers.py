@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 from symoptim import discover
 from symoptim.errors import PathWarning
-from symoptim.symmetry.otherwise import told
-from symoptim.symmetry.recorder import Earlier
+from symoptim.symmetry.other_answers import informed_by_other_answers
+from symoptim.symmetry.record import Series
 from symoptim.symmetry.variations import Call
 from tests.support.told_paths import TOLD, Both, Decides
 
@@ -45,7 +45,7 @@ class Checked(nn.Module):
 
 
 def told_of(model: nn.Module, place: str) -> tuple[set[str], set[str]]:
-    found = told(model, Call((torch.randn(5, 4),), {}), [place], Earlier())
+    found = informed_by_other_answers(model, Call((torch.randn(5, 4),), {}), [place], Series())
     return set(found.modules), set(found.asking)
 
 

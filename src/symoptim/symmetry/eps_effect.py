@@ -1,4 +1,4 @@
-"""How much the eps of normalizations is felt: by how much acting on a model changes its outputs."""
+"""How much the eps of normalizations matters: by how much acting on a model changes its outputs."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -11,18 +11,17 @@ from torch.utils._pytree import tree_map
 
 from symoptim.errors import EpsWarning, SymmetryError, warn_user
 from symoptim.modules import require_module
-from symoptim.symmetry.arguments import unpacked
-from symoptim.symmetry.calls import calls_of
-from symoptim.symmetry.exact import Arguments
+from symoptim.symmetry.calls import calls_of, unpacked
 from symoptim.symmetry.failures import described
-from symoptim.symmetry.pass_memory import is_out_of_memory
+from symoptim.symmetry.limits import is_out_of_memory
 from symoptim.symmetry.reused import Reused
 from symoptim.symmetry.spec import SymmetrySpec
 from symoptim.symmetry.trials import Outputs, Trials
+from symoptim.symmetry.variations import Arguments
 
 
-def require_unfelt(
-    spec: SymmetrySpec, model: nn.Module, element: Tensor, inputs: Any, tolerance: float
+def require_small_effect(
+    spec: SymmetrySpec, model: nn.Module, element: Tensor, inputs: object, tolerance: float
 ) -> None:
     """Refuse an element that changes outputs.
 
@@ -36,8 +35,8 @@ def require_unfelt(
     Raises:
         SymmetryError: outputs would change by more.
     """
-    felt = felt_by(spec, model, inputs)
-    change = felt.change(element) if felt is not None else 0.0
+    effect = eps_effect_of(spec, model, inputs)
+    change = effect.change(element) if effect is not None else 0.0
     if not change <= tolerance:
         raise SymmetryError(
             f"outputs would change by {change:.1e}, and {tolerance:.1e} is accepted: {_whose(spec)} is felt "
@@ -52,7 +51,7 @@ def _whose(spec: SymmetrySpec) -> str:
     return f"the constant of {first}" + (f", or of {len(others)} other operations," if others else "")
 
 
-def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
+def eps_effect_of(spec: SymmetrySpec, model: nn.Module, inputs: object) -> "EpsEffect | None":
     """What measures changes of a model's outputs; None, with a warning, where nothing can be measured."""
     given = calls_of(inputs) if inputs is not None else spec.examples
     calls = [(positional, named or {}) for positional, named in given]
@@ -77,7 +76,7 @@ def felt_by(spec: SymmetrySpec, model: nn.Module, inputs: Any) -> "Felt | None":
         try:
             opened = [unpacked(model, *call) for call in calls]
             visible = [_moved_to(devices, (arguments, named)) for _, arguments, named in opened]
-            return Felt(spec, opened[0][0], visible, wide=wide)
+            return EpsEffect(spec, opened[0][0], visible, wide=wide)
         except Exception as failure:  # of the model: on copies, in float64, or on these inputs
             if is_out_of_memory(failure):
                 raise
@@ -94,14 +93,14 @@ def _moved_to(devices: set[torch.device], call: Arguments) -> Arguments:
     """A call on the device of the model, if that is a single one."""
     device = next(iter(devices)) if len(devices) == 1 else None
 
-    def moved(value: Any) -> Any:
+    def moved(value: object) -> Any:
         return value.to(device) if isinstance(value, Tensor) and device is not None else value
 
     inputs, keywords = tree_map(moved, (call[0], dict(call[1])))
     return inputs, keywords
 
 
-class Felt:
+class EpsEffect:
     """Changes of a model's outputs, in the mode its group was found in.
 
     Where running statistics move, in evaluation mode too: an eps that is nothing beside the variance of a

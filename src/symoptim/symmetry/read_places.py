@@ -20,8 +20,7 @@ from symoptim.symmetry.ansatz import CONVOLUTIONS
 from symoptim.symmetry.constants import has_plain_sizes
 from symoptim.symmetry.form import ANYTHING, Form
 from symoptim.symmetry.graph import Graph, Operation, Ref
-from symoptim.symmetry.rules.pointwise import COPIES, SHAPE_ONLY
-from symoptim.symmetry.taking import (
+from symoptim.symmetry.rules.moving import (
     JOINS,
     LISTS,
     MOVES,
@@ -35,6 +34,7 @@ from symoptim.symmetry.taking import (
     spread_over,
     together,
 )
+from symoptim.symmetry.rules.pointwise import COPIES, SHAPE_ONLY
 from symoptim.symmetry.tensors import squeezed
 
 Read = Tensor | None
@@ -54,7 +54,7 @@ LARGEST = 2**27
 """Elements of a value that are numbered one by one."""
 
 
-class Reading:
+class ReadPlaces:
     """What is read of every value of a graph."""
 
     def __init__(self, graph: Graph, values: Mapping[int, Any], known: Mapping[int, Tensor]) -> None:
@@ -241,7 +241,7 @@ class Reading:
             return [tensor.reshape(tuple(operation.result.shape))]
         first = operation.references()[0]
 
-        def value(argument: Any) -> Any:
+        def value(argument: object) -> Any:
             if not isinstance(argument, Ref):
                 return argument
             return tensor if argument.index == first else self.known[argument.index].cpu()
@@ -291,7 +291,7 @@ class Reading:
             if (operation.index, index) not in silent
         }
 
-    def silenced(self, met: Collection[Any]) -> set[int]:
+    def silenced(self, met: Collection[object]) -> set[int]:
         """Values that meet zeros where the like of them never meets anything else, and what these lead to.
 
         A state that begins with zeros does not stay zero: the next step of a loop, if there is one, says
@@ -334,7 +334,7 @@ class Reading:
                 waiting += [user for user in self.users.get(operation.index, ()) if user.index in self.read]
         return found
 
-    def _zeros(self, argument: Any) -> Tensor | None:
+    def _zeros(self, argument: object) -> Tensor | None:
         """Elements of an argument that are known to be zero, if there are any."""
         form = self.values.get(argument.index) if isinstance(argument, Ref) else None
         if not isinstance(form, Form) or form.addends or not form.has_zeros:

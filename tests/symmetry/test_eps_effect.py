@@ -11,9 +11,9 @@ from symoptim.applications.align import align
 from symoptim.applications.canonicalize import canonicalize_
 from symoptim.errors import EpsWarning, OptionError, SymmetryError
 from symoptim.symmetry.discover import discover
-from symoptim.symmetry.exact import difference
-from symoptim.symmetry.felt import felt_by
+from symoptim.symmetry.eps_effect import eps_effect_of
 from symoptim.symmetry.spec import SymmetrySpec
+from symoptim.symmetry.trials import difference
 
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
 
@@ -45,7 +45,7 @@ def test_an_element_along_which_eps_is_felt_is_refused_and_nothing_changes() -> 
     with pytest.raises(SymmetryError, match=words):
         spec.rescale_(model, element)
     assert_unchanged(model, before)
-    felt = felt_by(spec, model, None)
+    felt = eps_effect_of(spec, model, None)
     assert felt is not None
     change = felt.change(element)
     spec.rescale_(model, element, tolerance=1.01 * change)
@@ -213,7 +213,7 @@ def test_the_default_eps_of_rms_norm_is_that_of_the_model() -> None:
     spec, before = discover(model, (X,)), model(X)
     changes: list[float] = []
     for one in (model, copy.deepcopy(model).double()):
-        felt = felt_by(spec, one, (X.to(one[0].weight),))
+        felt = eps_effect_of(spec, one, (X.to(one[0].weight),))
         assert felt is not None
         changes.append(felt.change(torch.full((len(spec),), 2.0)))
     assert changes[1] < 1e-6 < 0.1 < changes[0]

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.symmetry.discover import discover
-from symoptim.symmetry.felt import felt_by
-from symoptim.symmetry.quiet import quietly
+from symoptim.symmetry.environment import quietly
+from symoptim.symmetry.eps_effect import eps_effect_of
 from symoptim.symmetry.recorder import Earlier
 
 
@@ -98,7 +98,7 @@ def test_threads_that_measure_eps_find_what_one_does() -> None:
     before, element = generators(), spec.random(spread=0.1)
 
     def measured(_: int) -> float:
-        felt = felt_by(spec, model, None)
+        felt = eps_effect_of(spec, model, None)
         assert felt is not None
         return felt.change(element)
 

@@ -1,4 +1,4 @@
-"""What modules would tell each other if it were decided otherwise.
+"""What modules would pass to each other if a decision were another one.
 
 The passes of :mod:`.paths` show one answer to some questions that Python asks. To see what would become known
 to other modules, the example is run again, and the first answer that a line of code gets in each module is
@@ -18,14 +18,12 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from symoptim.symmetry import ranges
+from symoptim.symmetry import limits
 from symoptim.symmetry.decisions import ASKS, MASKS, about_values
-from symoptim.symmetry.frames import around
+from symoptim.symmetry.environment import set_seeds
+from symoptim.symmetry.frames import Calls, Form, Way, around
 from symoptim.symmetry.graph import name_of
-from symoptim.symmetry.isolation import set_seeds
-from symoptim.symmetry.knowledge import Calls, Form, Way
-from symoptim.symmetry.record import record
-from symoptim.symmetry.recorder import Earlier
+from symoptim.symmetry.record import Series, record
 from symoptim.symmetry.variations import Call
 
 _tensor: Any = Tensor  # torch leaves some of its methods untyped
@@ -50,11 +48,11 @@ LIBRARIES = tuple(str(Path(str(file)).parent) for file in (torch.__file__, __fil
 """Where code is that asks for others."""
 
 
-class Told(NamedTuple):
+class Informed(NamedTuple):
     """What became known."""
 
     modules: frozenset[str]
-    """Those that would be told something else."""
+    """Those that would get something else, or be returned it."""
     asking: frozenset[str]
     """Those that ask for sizes."""
 
@@ -68,30 +66,30 @@ class Question(NamedTuple):
     """How many other answers are tried."""
 
 
-def told(
-    model: nn.Module, call: Call, places: Collection[str], earlier: Earlier, *, restore: bool = True
-) -> Told:
-    """Modules that would be told something else if it were decided otherwise.
+def informed_by_other_answers(
+    model: nn.Module, call: Call, places: Collection[str], series: Series, *, restore: bool = True
+) -> Informed:
+    """Modules that would get something else, or be returned it, if a decision were another one.
 
     Args:
         model: a copy of the network with state of its own.
         call: the example.
         places: modules in which something is decided.
-        earlier: tensors that were there before.
+        series: what passes share.
         restore: whether to bring back tensors in attributes of modules.
 
     Returns:
         These modules, and those that ask for sizes.
     """
-    passes = _Passes(model, call, earlier, restore)
+    passes = _Passes(model, call, series, restore)
     asked = passes.asked(places)
     modules = set[str]()
     for line, variant in _in_turns(asked):
         there = [one.place for one in asked if one.line == line]
-        if not passes.tell(line, variant, there, modules) and len(there) > 1:
+        if not passes.replace_answer(line, variant, there, modules) and len(there) > 1:
             for place in there:  # the pass has ended at one of them
-                passes.tell(line, variant, [place], modules)
-    return Told(frozenset(modules), frozenset(passes.asking))
+                passes.replace_answer(line, variant, [place], modules)
+    return Informed(frozenset(modules), frozenset(passes.asking))
 
 
 def _in_turns(asked: list[Question]) -> Iterator[tuple[tuple[str, int], int]]:
@@ -104,8 +102,8 @@ def _in_turns(asked: list[Question]) -> Iterator[tuple[tuple[str, int], int]]:
 class _Passes:
     """Passes on the example with one answer replaced, and what they show."""
 
-    def __init__(self, model: nn.Module, call: Call, earlier: Earlier, restore: bool) -> None:
-        self.model, self.call, self.earlier, self.restore = model, call, earlier, restore
+    def __init__(self, model: nn.Module, call: Call, series: Series, restore: bool) -> None:
+        self.model, self.call, self.series, self.restore = model, call, series, restore
         self.calls = Calls(model)
         self.asking: set[str] = set()
         self.base: dict[Way, set[Form]] = {}
@@ -118,14 +116,19 @@ class _Passes:
         self.base = self.calls.now
         if graph is None:
             return []
-        operations, values = [one for one in graph.operations if _tells(one.function)], about_values(graph)
+        operations, values = (
+            [one for one in graph.operations if _hands_over(one.function)],
+            about_values(graph),
+        )
         found = answers.asked
         if len(operations) == len(found):  # else all of them, whatever they ask for
             found = [one for one, about in zip(found, operations, strict=True) if about.index in values]
         inside = {around(place, self.calls.called) for place in places}
         return [one for one in dict.fromkeys(found) if one.place in inside]
 
-    def tell(self, line: tuple[str, int], variant: int, places: list[str], modules: set[str]) -> bool:
+    def replace_answer(
+        self, line: tuple[str, int], variant: int, places: list[str], modules: set[str]
+    ) -> bool:
         """Replace the first answer at a line in each place; false if the pass fails."""
         if self.left == 0:
             return True
@@ -140,7 +143,7 @@ class _Passes:
         call = self.call.changed(lambda _, tensor: tensor.detach().clone())
         try:
             with self.calls.noted(), _SizesAsked(self.calls, self.asking), answers:
-                return record(self.model, *call, self.earlier, functional=False, restore=self.restore)
+                return record(self.model, *call, self.series, functional=False, restore=self.restore)
         except Exception:  # of whatever kind: the answer does not go with the values
             return None
 
@@ -182,7 +185,7 @@ class _Answers(TorchDispatchMode):
         if self.masks:  # what is written where a mask is true must be as much as was read
             args = tree_map(self._mask, tuple(args))
         name, result = name_of(func), func(*args, **(kwargs or {}))
-        if not _tells(func):
+        if not _hands_over(func):
             return result
         place, line = _at_work(self.calls), _line()
         if line is None:
@@ -196,10 +199,10 @@ class _Answers(TorchDispatchMode):
             return func(*tree_map(self._flipped, tuple(args)), **(kwargs or {}))
         return _another(result, self.variant) if name in ASKS else _more(name, result)
 
-    def _mask(self, value: Any) -> Any:
+    def _mask(self, value: object) -> Any:
         return self.masks.get(id(value), (value, value))[1]
 
-    def _flipped(self, value: Any) -> Any:
+    def _flipped(self, value: object) -> Any:
         """A mask that chooses one less, or one if there was none."""
         if not isinstance(value, Tensor) or value.dtype not in MASKS or not value.numel():
             return value
@@ -210,7 +213,7 @@ class _Answers(TorchDispatchMode):
         return other
 
 
-def _tells(function: Any) -> bool:
+def _hands_over(function: object) -> bool:
     """Whether an operation hands a value to Python, or has results as large as values tell."""
     return name_of(function) in ASKS or torch.Tag.dynamic_output_shape in getattr(function, "tags", ())
 
@@ -228,7 +231,7 @@ def _another(value: Any, variant: int) -> Any:
     return (1, -1)[variant] * 1000 * (abs(value) + 1)
 
 
-def _more(name: str, result: Any) -> Any:
+def _more(name: str, result: object) -> Any:
     """Results with the last row twice, or with one if there was none."""
     if isinstance(result, Tensor):
         one = result[-1:] if len(result) else result.new_zeros(1, *result.shape[1:])
@@ -246,7 +249,7 @@ def _line() -> tuple[str, int] | None:
     """The innermost line that is neither torch's nor ours; None if we ask whether indices are in range."""
     frame: Any = inspect.currentframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(LIBRARIES):
-        if frame.f_code.co_filename == ranges.__file__:
+        if frame.f_code.co_filename == limits.__file__:
             return None
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

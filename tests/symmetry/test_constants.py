@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim import discover
-from symoptim.symmetry.changing_constants import changing_constants, value_of, with_unknown
+from symoptim.symmetry.constants import changing_constants, value_of, with_unknown
 from symoptim.symmetry.record import record
 from tests.support.other_paths import W, own, x
 from tests.support.same_operations import ONE, SAME_OPERATIONS

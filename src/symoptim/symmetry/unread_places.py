@@ -11,7 +11,7 @@ from torch import Tensor
 
 from symoptim.symmetry.form import ANYTHING, Form
 from symoptim.symmetry.graph import Graph
-from symoptim.symmetry.reading import Read, Reading
+from symoptim.symmetry.read_places import Read, ReadPlaces
 from symoptim.symmetry.system import System
 from symoptim.symmetry.tensors import aligned, broadcast_shape, stacked
 
@@ -31,7 +31,7 @@ def tie_unread(system: System, passes: Sequence[Pass]) -> None:
         system: gets the equations.
         passes: of the model.
     """
-    readings = [Reading(*one) for one in passes]
+    readings = [ReadPlaces(*one) for one in passes]
     moving = [
         (one.values[leaf.index], leaf.index in reading.read)
         for one, reading in zip(passes, readings, strict=True)
@@ -57,7 +57,7 @@ def _key(one: Pass, name: str) -> Key:
     return name, frozenset((operation.place, operation.name) for operation in one.graph.operations)
 
 
-def _read_alike(passes: Sequence[Pass], readings: Sequence[Reading]) -> dict[Key, Read]:
+def _read_alike(passes: Sequence[Pass], readings: Sequence[ReadPlaces]) -> dict[Key, Read]:
     """Places of the model's tensors that passes read which do the same, perhaps another number of times.
 
     An expert that has no token in one pass, and has some in another, has its own equations from there.
@@ -74,7 +74,7 @@ def _read_alike(passes: Sequence[Pass], readings: Sequence[Reading]) -> dict[Key
 
 
 def _tie_parts(
-    system: System, one: Pass, reading: Reading, met: Collection[Any], read_alike: Mapping[Key, Read]
+    system: System, one: Pass, reading: ReadPlaces, met: Collection[object], read_alike: Mapping[Key, Read]
 ) -> None:
     """What one pass reads in part, or multiplies only zeros with."""
     values = one.values
@@ -92,7 +92,7 @@ def _tie_parts(
             _tie(system, form, read, axes)
 
 
-def _moves(form: Any) -> bool:
+def _moves(form: object) -> bool:
     return isinstance(form, Form) and bool(form.terms)
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.errors import TraceError
+from symoptim.symmetry.copies import isolated
 from symoptim.symmetry.discover import discover
-from symoptim.symmetry.isolation import isolated
 
 
 class Counting(nn.Module):
