@@ -10,9 +10,9 @@ ROOT = Path(__file__).parents[1]
 MOST = {
     "ScaledSGD, first step": 14,
     "ScaledSGD, later steps": 7,
-    "FullMetricSGD, constructor": 24,
+    "FullMetricSGD, constructor": 22,
     "FullMetricSGD, first step": 22,
-    "FullMetricSGD, later steps": 9,
+    "FullMetricSGD, later steps": 11,
 }
 
 

@@ -22,11 +22,6 @@ def test_filters_of_a_transposed_convolution_are_counted_by_axis_1() -> None:
     assert filters.norm(w, filters.filter_axes(4, 1)).shape == (1, 5, 1, 1)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_short_types_are_updated_in_float32(dtype: torch.dtype) -> None:
-    assert filters.update_dtype(dtype) == torch.float32
-
-
 def test_norms_of_short_types_are_judged_in_float32() -> None:
     row = torch.full((1, 1000), 0.0316, dtype=torch.bfloat16)
     assert filters.has_unit_norm(row).all()

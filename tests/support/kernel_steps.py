@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim import ScaledSGD, UnitNormSGD
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import update_dtype
 from symoptim.routing import Geometry, axes_of
 from symoptim.updates.step import StepOptions, step
 

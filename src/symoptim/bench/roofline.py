@@ -13,7 +13,7 @@ import statistics
 import torch
 
 from symoptim.bench.clock import Clock
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import update_dtype
 
 COPIED = {"cpu": 2**28, "cuda": 2**30}
 """Bytes of the copy that bandwidth is measured with: 256 MiB, 1 GiB."""

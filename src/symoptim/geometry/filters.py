@@ -12,14 +12,14 @@ numbers, so any leading batch axes (a run axis, say) come for free:
 
 Numbers per filter keep the summed axes with size one, so they broadcast against the weight.
 
-This file is also the one home of the numerical policy: what counts as zero, as unit norm, and which
-precision a parameter is updated in.
+This file also says what counts as zero and as unit norm; :mod:`.tensors` says in which precision a parameter
+is updated.
 """
 
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import complete
+from symoptim.geometry.tensors import complete, update_dtype
 
 Axes = tuple[int, ...]
 
@@ -90,15 +90,3 @@ def has_unit_norm(w: Tensor, over: Axes = ROWS) -> Tensor:
     """
     excess = norm(w.to(update_dtype(w.dtype)), over) - 1
     return excess.abs() <= 4 * torch.finfo(w.dtype).eps
-
-
-def update_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Precision a parameter is updated in: its own, but at least float32.
-
-    A unit-norm filter in bfloat16 cannot move by less than its rounding step, 1/256 of its size, so
-    small steps would all be lost.
-
-    >>> update_dtype(torch.bfloat16), update_dtype(torch.float64)
-    (torch.float32, torch.float64)
-    """
-    return torch.float32 if dtype.itemsize < torch.float32.itemsize else dtype

@@ -10,8 +10,8 @@ All arguments are ``(*batch, o, i)`` for rows; other filters differ only in ``ov
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import gathered
-from symoptim.geometry.filters import ROWS, Axes, has_unit_norm, inner, norm, update_dtype
+from symoptim.geometry.filters import ROWS, Axes, has_unit_norm, inner, norm
+from symoptim.geometry.tensors import gathered, update_dtype
 
 NOTED = 2.0**-9
 """Relative change of a norm that is worth a warning: rounding to bfloat16 makes no larger ones."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import gathered
+from symoptim.geometry.tensors import gathered
 from symoptim.metric.gauge import Gauge, Own
 from symoptim.metric.levels import Level
 from symoptim.metric.plan import Plan, plan_of

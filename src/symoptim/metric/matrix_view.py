@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import is_distributed
+from symoptim.geometry.tensors import is_distributed
 from symoptim.kernels import descriptor
 from symoptim.kernels.memory_layout import filter_layout, is_dense
 from symoptim.metric.levels import Reading

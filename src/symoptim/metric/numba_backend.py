@@ -8,7 +8,7 @@ from torch import Tensor
 
 from symoptim.kernels import descriptor
 from symoptim.kernels.numba import scales
-from symoptim.kernels.numba.launcher import CpuSquaredNorms
+from symoptim.kernels.numba.norms import CpuSquaredNorms
 from symoptim.metric.factor_buffers import FactorBuffers
 from symoptim.metric.full_metric import FullMetric
 from symoptim.metric.gauge import INCOMING, Pooled

@@ -18,7 +18,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import complete, gathered, replicated_like
+from symoptim.geometry.tensors import complete, gathered, replicated_like
 from symoptim.metric.levels import Level, Reading
 from symoptim.metric.plan import Plan
 from symoptim.metric.term_layout import Layout

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from symoptim.errors import GeometryWarning, OptionError, ZeroFilterError, first_few, warn_user
-from symoptim.geometry.filters import Axes, lacks_direction, update_dtype
+from symoptim.geometry.filters import Axes, lacks_direction
+from symoptim.geometry.tensors import update_dtype
 from symoptim.geometry.unit_norm import NOTED, change_of_norms, normalize
 from symoptim.modules import unwrapped
 from symoptim.routing import axes_of, route

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import update_dtype
 from symoptim.kernels.backend import unsupported_device_reason
 from symoptim.optim.fused_support import wants_fused
 from symoptim.optim.validation import Group

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import update_dtype
 from symoptim.metric.factor_buffers import RowColumnFactors
 from symoptim.optim.amp import LossScaling, loss_scaling, supports_loss_scaling
 from symoptim.optim.checkpoint import loading

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from symoptim.errors import GeometryWarning, OptionError, callers, warn_user
-from symoptim.geometry.distributed import gathered, replicated_like
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import gathered, replicated_like, update_dtype
 from symoptim.modules import unwrapped_optimizer
 from symoptim.optim.amp import loss_scaling
 from symoptim.optim.functional import Factors, times

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import is_distributed, replicated_like
-from symoptim.geometry.filters import Axes, norm, update_dtype
+from symoptim.geometry.filters import Axes, norm
+from symoptim.geometry.tensors import is_distributed, replicated_like, update_dtype
 from symoptim.optim.master_weights import State, destinations, momentum_buffer, working_weights
 from symoptim.optim.validation import Group
 from symoptim.routing import axes_of

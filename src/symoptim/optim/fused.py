@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import update_dtype
 from symoptim.kernels import descriptor as columns
 from symoptim.kernels.backend import Hyperparameters, kernel_dtype, launcher
 from symoptim.kernels.descriptor import NO_STEP, hyperparameter_row, rate_on_device

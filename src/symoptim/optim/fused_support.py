@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from symoptim.errors import OptionError, SlowWarning
-from symoptim.geometry.distributed import is_distributed
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import is_distributed, update_dtype
 from symoptim.kernels import descriptor as columns
 from symoptim.kernels.backend import (
     kernel_dtype,

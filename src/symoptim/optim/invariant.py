@@ -23,8 +23,7 @@ from torch.optim import ASGD, LBFGS, Optimizer, SparseAdam
 from torch.optim.optimizer import ParamsT
 
 from symoptim.errors import OptionError
-from symoptim.geometry.distributed import replicated_like
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import replicated_like, update_dtype
 from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.checkpoint import loading

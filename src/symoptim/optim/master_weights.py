@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from symoptim.errors import CheckpointError, OptionError
-from symoptim.geometry.distributed import is_distributed
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import is_distributed, update_dtype
 from symoptim.kernels.memory_layout import same_memory_order
 
 State = dict[str, Any]

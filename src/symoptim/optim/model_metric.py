@@ -18,8 +18,7 @@ from symoptim.errors import (
     first_few,
     warn_user,
 )
-from symoptim.geometry.distributed import is_distributed
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import is_distributed, update_dtype
 from symoptim.kernels.backend import unsupported_device_reason
 from symoptim.metric.factor_buffers import FusedMetric, RowColumnFactors
 from symoptim.metric.full_metric import FullMetric

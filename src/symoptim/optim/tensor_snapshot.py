@@ -10,7 +10,7 @@ from operator import attrgetter, eq
 import torch
 from torch import Tensor
 
-from symoptim.geometry.distributed import is_distributed
+from symoptim.geometry.tensors import is_distributed
 
 _gradient_of: Callable[[Tensor], Tensor] = attrgetter("grad")
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from symoptim.errors import EpsWarning, OptionError, SymmetryError, first_few, warn_user
-from symoptim.geometry.distributed import gathered
 from symoptim.geometry.filters import lacks_direction
+from symoptim.geometry.tensors import gathered
 from symoptim.geometry.unit_norm import NOTED, change_of_norms
 from symoptim.modules import unwrapped
 from symoptim.optim.validation import Group, is_trained_matrix, labeled, zero_redundancy_optimizer

@@ -23,8 +23,8 @@ from symoptim.errors import (
     warn_user,
     with_article,
 )
-from symoptim.geometry.distributed import gathered, is_distributed
 from symoptim.geometry.filters import lacks_direction
+from symoptim.geometry.tensors import gathered, is_distributed
 from symoptim.routing import axes_of, require_geometry
 
 Group = dict[str, Any]

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_map
 
 from symoptim.errors import TraceError
-from symoptim.geometry.distributed import is_distributed
+from symoptim.geometry.tensors import is_distributed
 from symoptim.symmetry.copies import copied
 from symoptim.symmetry.environment import seeds_restored
 from symoptim.symmetry.limits import is_out_of_memory

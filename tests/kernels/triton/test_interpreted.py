@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from symoptim import discover
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import update_dtype
 from symoptim.kernels import descriptor
 from symoptim.kernels.descriptor import hyperparameter_row
 from symoptim.metric.full_metric import FullMetric

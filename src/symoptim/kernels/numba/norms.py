@@ -1,10 +1,15 @@
 # pyright: basic
 """Squared norms of the rows or columns of matrices, their entries multiplied by factors."""
 
-import numpy as np
+from collections.abc import Iterator
 
-from symoptim.kernels.descriptor import COLUMNS, COUNT, INNER, KIND, OF_ROWS, OUT, ROWS, WEIGHTS
+import numpy as np
+import torch
+from torch import Tensor
+
+from symoptim.kernels.descriptor import COLUMNS, COUNT, INNER, KIND, OF_ROWS, OUT, ROWS, WEIGHTS, table_rows
 from symoptim.kernels.numba.jit import SOURCES, array_at, in_order, inlined, kernel, narrow, njit
+from symoptim.kernels.numba.thread_pool import WIDTH, Chunk, WorkSplit, chunk_size, chunks
 
 BLOCK = 2048  # entries summed in their own precision; sums of blocks are float64
 BLOCK_OF_ROWS = 64  # rows of which columns are summed in their own precision
@@ -96,3 +101,29 @@ def _made(sources):
 
 
 squares = _made(SOURCES)
+
+
+class CpuSquaredNorms:
+    """Takes squared norms of rows or columns of matrices of one precision."""
+
+    def __init__(self, table: Tensor, dtype: torch.dtype) -> None:
+        """Cut the matrices of the table into chunks."""
+        self.like = torch.empty(0, dtype=dtype, device="cpu").numpy()
+        rows, threads = table_rows(table), torch.get_num_threads()
+        total = sum(row[COUNT] * row[INNER] for row in rows)
+        largest = total if threads == 1 else total // (4 * threads)
+        size = chunk_size(total)
+        self.work = WorkSplit(_norm_chunks(number, row, size, largest) for number, row in enumerate(rows))
+
+    def launch(self, table: Tensor, sums: Tensor) -> None:
+        """Write all sums, ``(n,)``, float64; addresses in the table may have changed."""
+        self.work.call(squares, table.numpy(), self.like, sums.zero_().numpy())
+
+
+def _norm_chunks(number: int, row: list[int], size: int, largest: int) -> Iterator[Chunk]:
+    """Chunks of a matrix whose rows or columns are to be summed."""
+    if row[KIND] == OF_ROWS:
+        return chunks(number, row[COUNT], size // row[INNER], entries=row[INNER])
+    # A part of the columns is pieces of memory that lie apart, which take up to twice as long: all are summed
+    # at once, unless that would be more than a thread's fair share.
+    return chunks(number, row[INNER], max(WIDTH, largest // max(1, row[COUNT])), entries=row[COUNT])

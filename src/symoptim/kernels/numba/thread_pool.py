@@ -12,9 +12,17 @@ import torch
 from numpy.typing import NDArray
 
 SINGLE_THREAD = 1 << 17  # entries up to which one thread is faster than waking others
+CHUNK = 1 << 16  # entries of a chunk at least: enough to be worth a call
+CHUNKS_PER_THREAD = 32  # at least, where there is enough and rows are not longer
+WIDTH = 2048  # neighboring entries that columns are stepped by: long enough to be fetched ahead
 
 Chunk = tuple[int, int, int, int]
 """Row of the table, first and last item of that tensor, and how many entries these are."""
+
+
+def chunk_size(total: int) -> int:
+    """Entries of a chunk, of so many: the longer, the faster memory is read."""
+    return max(CHUNK, total // (CHUNKS_PER_THREAD * torch.get_num_threads()))
 
 
 def chunks(tensor: int, items: int, width: int, *, entries: int) -> Iterator[Chunk]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from symoptim.geometry.filters import update_dtype
+from symoptim.geometry.tensors import update_dtype
 from symoptim.kernels.backend import Hyperparameters
 from symoptim.kernels.descriptor import BUFFER, COLUMNS, GRADIENT, KIND, PARAMETER, RATE, UNIT
 from symoptim.kernels.triton import columns, rows

@@ -1,4 +1,4 @@
-"""Tensors that are spread over processes.
+"""Weights as tensors: the precision they are updated in, and tensors that are spread over processes.
 
 The formulas are written once, for ordinary tensors; torch's DTensor runs them as they are. One place needs
 a word: the pieces of a sum over a sharded axis are added up before they are multiplied, or DTensor would
@@ -8,10 +8,23 @@ gather the whole weight instead.
 import sys
 from typing import TYPE_CHECKING, TypeGuard
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
+
+
+def update_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Precision a parameter is updated in: its own, but at least float32.
+
+    A unit-norm filter in bfloat16 cannot move by less than its rounding step, 1/256 of its size, so
+    small steps would all be lost.
+
+    >>> update_dtype(torch.bfloat16), update_dtype(torch.float64)
+    (torch.float32, torch.float64)
+    """
+    return torch.float32 if dtype.itemsize < torch.float32.itemsize else dtype
 
 
 def is_distributed(tensor: Tensor) -> "TypeGuard[DTensor]":
