@@ -23,12 +23,12 @@ row and by column; and the parameter itself, where the weights are its master co
 OUTER, COUNT, INNER = range(6, 9)
 """Columns with the layout of the filters (:mod:`.memory_layout`)."""
 
-KIND, GROUP, TWICE = range(9, 12)
+KIND, GROUP, SQUARED = range(9, 12)
 """Columns with the update, the row of hyperparameters, and whether factors are multiplied twice."""
 
 WIDTH = 12
 
-PLAIN, SCALED, UNIT = range(3)
+PLAIN, SCALED, UNIT_NORM = range(3)
 """Updates of :mod:`symoptim.updates.catalog`."""
 
 OUT = WIDTH

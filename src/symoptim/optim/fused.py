@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from symoptim.geometry.tensors import update_dtype
-from symoptim.kernels import descriptor as columns
+from symoptim.kernels import descriptor
 from symoptim.kernels.backend import Hyperparameters, kernel_dtype, launcher
 from symoptim.kernels.descriptor import NO_STEP, hyperparameter_row, rate_on_device
 from symoptim.kernels.memory_layout import filter_layout
@@ -133,17 +133,17 @@ class TableRow(NamedTuple):
 
     def encoded(self, state_names: Sequence[str]) -> list[int]:
         """Addresses, layout and update, by the columns of :mod:`symoptim.kernels.descriptor`."""
-        row, weights = [0] * columns.WIDTH, local(self.parameter)
-        row[columns.PARAMETER] = row[columns.WEIGHTS] = weights.data_ptr()
+        row, weights = [0] * descriptor.WIDTH, local(self.parameter)
+        row[descriptor.PARAMETER] = row[descriptor.WEIGHTS] = weights.data_ptr()
         for name in state_names:
             row[STATE_COLUMNS[name]] = local(self.state[name]).data_ptr()
-        row[columns.OUTER : columns.INNER + 1] = filter_layout(weights, self.axis)
+        row[descriptor.OUTER : descriptor.INNER + 1] = filter_layout(weights, self.axis)
         if self.factors is not None:
             by_row, by_column, twice = self.factors
-            row[columns.OUTER : columns.INNER + 1] = 1, len(by_row), len(by_column)
-            row[columns.ROWS], row[columns.COLUMNS] = by_row.data_ptr(), by_column.data_ptr()
-            row[columns.TWICE] = int(twice)
-        row[columns.KIND], row[columns.GROUP] = self.kind, self.group
+            row[descriptor.OUTER : descriptor.INNER + 1] = 1, len(by_row), len(by_column)
+            row[descriptor.ROWS], row[descriptor.COLUMNS] = by_row.data_ptr(), by_column.data_ptr()
+            row[descriptor.SQUARED] = int(twice)
+        row[descriptor.KIND], row[descriptor.GROUP] = self.kind, self.group
         return row
 
 

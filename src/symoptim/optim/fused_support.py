@@ -8,7 +8,7 @@ from torch import Tensor
 
 from symoptim.errors import OptionError, SlowWarning
 from symoptim.geometry.tensors import is_distributed, update_dtype
-from symoptim.kernels import descriptor as columns
+from symoptim.kernels import descriptor
 from symoptim.kernels.backend import (
     kernel_dtype,
     numba_missing_reason,
@@ -22,9 +22,13 @@ from symoptim.optim.tensor_snapshot import local, reason_without_address
 from symoptim.optim.validation import Group, labeled, warn_user
 from symoptim.updates.catalog import PLAIN, SCALED, UNIT_NORM, Update
 
-STATE_COLUMNS = {"momentum_buffer": columns.BUFFER, "master": columns.WEIGHTS}
+STATE_COLUMNS = {"momentum_buffer": descriptor.BUFFER, "master": descriptor.WEIGHTS}
 """State that kernels use, and the column of the table that its address goes to."""
-KINDS: dict[Update, int] = {PLAIN: columns.PLAIN, SCALED: columns.SCALED, UNIT_NORM: columns.UNIT}
+KINDS: dict[Update, int] = {
+    PLAIN: descriptor.PLAIN,
+    SCALED: descriptor.SCALED,
+    UNIT_NORM: descriptor.UNIT_NORM,
+}
 
 
 def unsupported_reason(parameter: Tensor, gradient: Tensor, group: Group, update: Update) -> str | None:

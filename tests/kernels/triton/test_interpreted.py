@@ -140,7 +140,7 @@ class Stepped:
 def test_steps_equal_the_pure_ones_and_touch_nothing_else(
     kind: str, options: str, dtype: torch.dtype
 ) -> None:
-    number = {"scaled": descriptor.SCALED, "unit norm": descriptor.UNIT, "plain": descriptor.PLAIN}[kind]
+    number = {"scaled": descriptor.SCALED, "unit norm": descriptor.UNIT_NORM, "plain": descriptor.PLAIN}[kind]
     stepped = Stepped(number, ENTRIES if kind == "plain" else FILTERS, dtype)
     stepped.assert_stepped({**OPTIONS[options], "weight_decay": 0.0 if kind == "unit norm" else 0.1})
 
@@ -153,14 +153,14 @@ def test_gradients_are_multiplied_by_the_factors_of_their_rows_and_columns(optio
     for row, (_, count, inner) in zip(stepped.table, FACTORED, strict=True):
         by_row, by_column = (stepped.placed(torch.rand(n) + 0.5, torch.float64) for n in (count, inner))
         row[descriptor.ROWS], row[descriptor.COLUMNS] = by_row.data_ptr(), by_column.data_ptr()
-        row[descriptor.TWICE] = twice
+        row[descriptor.SQUARED] = twice
         factors.append((by_row[:, None] * by_column) ** (2 if twice else 1))
     stepped.assert_stepped(OPTIONS[options], factors)
 
 
 @interpreted
 @pytest.mark.parametrize("found_inf", [False, True])
-@pytest.mark.parametrize("kind", [descriptor.UNIT, descriptor.SCALED])
+@pytest.mark.parametrize("kind", [descriptor.UNIT_NORM, descriptor.SCALED])
 def test_the_scale_of_a_loss_is_divided_out_and_overflow_is_skipped(kind: int, found_inf: bool) -> None:
     options = {**DEFAULTS, "momentum": 0.9}
     shapes = [(1, 5, 33), (1, 1, 5000), (5, 3, 4)]

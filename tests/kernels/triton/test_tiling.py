@@ -54,7 +54,7 @@ def test_programs_step_every_entry_once(name: str) -> None:
     shapes = STEPPED[name]
     about = torch.zeros(len(shapes), descriptor.WIDTH, dtype=torch.long)
     about[:, descriptor.OUTER : descriptor.INNER + 1] = torch.tensor(shapes)
-    about[:, descriptor.KIND] = descriptor.PLAIN if name == "no filters" else descriptor.UNIT
+    about[:, descriptor.KIND] = descriptor.PLAIN if name == "no filters" else descriptor.UNIT_NORM
     found = [torch.zeros(outer * count * inner, dtype=torch.long) for outer, count, inner in shapes]
     for some, programs in row_programs(about).items():
         for number, first, length in programs.tolist():

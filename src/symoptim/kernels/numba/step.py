@@ -49,8 +49,8 @@ from symoptim.kernels.descriptor import (
     ROWS,
     SCALED,
     SIGN,
-    TWICE,
-    UNIT,
+    SQUARED,
+    UNIT_NORM,
     WEIGHTS,
 )
 from symoptim.kernels.numba.jit import SOURCES, array_at, in_order, kernel, narrow, njit
@@ -81,7 +81,7 @@ def coefficients(kind, ww, wg, wm, dd, number, like):
     Scaled updates need ``ww`` alone, plain ones take 1 for it. ``like`` has the precision of the weights.
     """
     rate, momentum, old, new, sign = number[RATE], number[MOMENTUM], number[OLD], number[NEW], number[SIGN]
-    if kind != UNIT:
+    if kind != UNIT_NORM:
         slope = sign * ww
         return Coefficients(
             1 - rate * number[DECAY], -rate * new * slope, -rate * old, momentum, slope, 0.0, True
@@ -224,7 +224,7 @@ def step_unit_rows(w, g, m, length, number):
             else:
                 one, two, three, four = products(w, g, m, begin, stop, old, new * sign)
                 ww, wg, wm, dd = ww + one, wg + two, wm + three, dd + four
-        by = coefficients(UNIT, ww, wg, wm, dd, number, w)
+        by = coefficients(UNIT_NORM, ww, wg, wm, dd, number, w)
         if is_added_first:
             move_by_buffer(w, m, row, end, by.a, by.b * sign, by.f)
         else:
@@ -294,16 +294,16 @@ def step_columns(w, g, m, stride, width, inner, kind, number):
     """Step neighboring filters: pieces of ``width`` entries that lie ``stride`` apart."""
     a, b = np.empty(width, w.dtype), np.empty(width, w.dtype)
     e, f = np.empty(width, w.dtype), np.empty(width, w.dtype)
-    c, d = w.dtype.type(-number[RATE] * number[OLD]), w.dtype.type(number[MOMENTUM])
     ww, zeros = inner_products(w, w, stride, width, inner), np.zeros(width)
-    wg = inner_products(w, g, stride, width, inner) if kind == UNIT else zeros
-    wm = inner_products(w, m, stride, width, inner) if kind == UNIT and m.size else zeros
+    wg = inner_products(w, g, stride, width, inner) if kind == UNIT_NORM else zeros
+    wm = inner_products(w, m, stride, width, inner) if kind == UNIT_NORM and m.size else zeros
     for i in range(width):
         # A step of infinite length: these are divided by their norms.
         by = coefficients(kind, ww[i], wg[i], wm[i], np.inf, number, w)
         a[i], b[i], e[i], f[i] = by.a, by.b, by.e, by.f
+    c, d = w.dtype.type(by.c), w.dtype.type(by.d)  # the same for all
     move_columns(w, g, m, stride, a, b, c, d, e, f)
-    if kind == UNIT:
+    if kind == UNIT_NORM:
         norms = inner_products(w, w, stride, width, inner)
         for i in range(width):
             a[i], b[i] = 1 / math.sqrt(norms[i]), 0
@@ -336,7 +336,7 @@ def _made(sources):
                 for row in range(first, last):
                     here, end = row * inner, (row + 1) * inner
                     x, y, z = w[here:end], g[here:end], m[here:end]
-                    step_row_of_full_metric(x, y, z, rows[row], columns, about[TWICE] != 0, by)
+                    step_row_of_full_metric(x, y, z, rows[row], columns, about[SQUARED] != 0, by)
             elif outer > 1:
                 width = (last - first) * inner
                 step_columns(w[here:end], g[here:end], m[here:end], count * inner, width, inner, kind, number)

@@ -16,9 +16,9 @@ import triton.language as tl
 from symoptim.kernels.triton import tiling
 from symoptim.kernels.triton.common import (
     GROUP,
+    HYPERPARAMETERS,
     KIND,
-    NUMBERS,
-    UNIT,
+    UNIT_NORM,
     WIDTH,
     coefficients,
     inverse_gradient_scale,
@@ -97,7 +97,7 @@ def partial_products(
         offsets, mask = _block(program, line)
         w = load_weights(weights, parameter, offsets, mask, PARAM_TYPE)
         ww += tl.sum(w * w, 0)
-        if kind == UNIT:
+        if kind == UNIT_NORM:
             wg += tl.sum(w * load_gradient(gradient, offsets, mask, unscale, HAS_GRAD_SCALE), 0)
             if HAS_MOMENTUM:
                 wb += tl.sum(w * tl.load(buffer + offsets, mask=mask, other=0.0), 0)
@@ -115,14 +115,14 @@ def step(
     program = programs + FIELDS * tl.program_id(0)
     descriptor = table + WIDTH * tl.load(program + TENSOR)
     kind = tl.load(descriptor + KIND)
-    group = numbers + NUMBERS * tl.load(descriptor + GROUP)
+    group = numbers + HYPERPARAMETERS * tl.load(descriptor + GROUP)
     if HAS_GRAD_SCALE and tl.load(found_inf) != 0:
         return
     unscale = inverse_gradient_scale(grad_scale, TYPE, HAS_GRAD_SCALE)
     weights, parameter, gradient, buffer = pointers(descriptor, 0, TYPE, PARAM_TYPE, False)
     ww = _sum_products(program, scratch, 0, TYPE)
     wg, wb = tl.zeros((ACROSS,), TYPE), tl.zeros((ACROSS,), TYPE)
-    if kind == UNIT:
+    if kind == UNIT_NORM:
         wg = _sum_products(program, scratch, 1, TYPE)
         if HAS_MOMENTUM:
             wb = _sum_products(program, scratch, 2, TYPE)
@@ -154,7 +154,7 @@ def normalize(
     if HAS_GRAD_SCALE and tl.load(found_inf) != 0:
         return
     weights, parameter, _, _ = pointers(descriptor, 0, TYPE, PARAM_TYPE, False)
-    if tl.load(descriptor + KIND) == UNIT:
+    if tl.load(descriptor + KIND) == UNIT_NORM:
         norm = tl.sqrt(_sum_products(program, scratch, 3, TYPE))
         for line in range(tl.load(program + FIRST), tl.load(program + LAST), BLOCK_LINES):
             offsets, mask = _block(program, line)

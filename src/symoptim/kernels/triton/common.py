@@ -44,12 +44,16 @@ ROWS, COLUMNS, PARAMETER = (
     tl.constexpr(c) for c in (descriptor.ROWS, descriptor.COLUMNS, descriptor.PARAMETER)
 )
 COUNT, INNER = tl.constexpr(descriptor.COUNT), tl.constexpr(descriptor.INNER)
-KIND, GROUP, TWICE = (tl.constexpr(c) for c in (descriptor.KIND, descriptor.GROUP, descriptor.TWICE))
-WIDTH, NUMBERS = tl.constexpr(descriptor.WIDTH), tl.constexpr(descriptor.HYPERPARAMETERS)
-PLAIN, SCALED, UNIT = (tl.constexpr(c) for c in (descriptor.PLAIN, descriptor.SCALED, descriptor.UNIT))
+KIND, GROUP, SQUARED = (tl.constexpr(c) for c in (descriptor.KIND, descriptor.GROUP, descriptor.SQUARED))
+WIDTH, HYPERPARAMETERS = tl.constexpr(descriptor.WIDTH), tl.constexpr(descriptor.HYPERPARAMETERS)
+PLAIN, SCALED, UNIT_NORM = (
+    tl.constexpr(c) for c in (descriptor.PLAIN, descriptor.SCALED, descriptor.UNIT_NORM)
+)
 RATE, MOMENTUM, OLD = (tl.constexpr(c) for c in (descriptor.RATE, descriptor.MOMENTUM, descriptor.OLD))
 NEW, DECAY, SIGN = (tl.constexpr(c) for c in (descriptor.NEW, descriptor.DECAY, descriptor.SIGN))
 NORMAL = tl.constexpr("")  # eviction policy of a cache
+SAFE = tl.constexpr(0.25)  # squared length of a step up to which the new norm follows from sums
+SMALL = tl.constexpr(1e-30)  # squares up to which float32 has few digits left
 
 
 @triton.jit
@@ -147,10 +151,21 @@ def coefficients(kind, ww, wg, wb, group, TYPE: tl.constexpr, HAS_MOMENTUM: tl.c
     else:
         along_step, along_buffer = new * sign * wg, sign * wg
     unit, straight = a + rate * a * a * along_step, 1 - rate * number(group, DECAY, TYPE)
-    w_from_w = tl.where(kind == UNIT, unit, straight)
+    w_from_w = tl.where(kind == UNIT_NORM, unit, straight)
     b_from_g = tl.where(kind == SCALED, ww, 1.0).to(TYPE) * sign
     b_from_w = -a * a * along_buffer
     return w_from_w, -rate * new * b_from_g, -rate * old, momentum, b_from_g, b_from_w
+
+
+@triton.jit
+def norm_after_step(ww, wg, wb, ss, group, TYPE: tl.constexpr):
+    """Norm that a row is divided by, from sums (``ss`` is the step's square), and whether they are enough."""
+    rate, sign = number(group, RATE, TYPE), number(group, SIGN, TYPE)
+    old, new = number(group, OLD, TYPE), number(group, NEW, TYPE) * sign
+    a = inverse_norm(ww, TYPE)
+    along = a * (old * wb + new * wg)
+    is_safe = (rate * rate * ss < SAFE) & (ww > SMALL)
+    return tl.sqrt(a * a * ww + rate * rate * tl.maximum(ss - along * along, 0.0)), is_safe
 
 
 @triton.jit
@@ -170,7 +185,7 @@ def step_entries(
         w_new += w_from_b * b
         b_new = b_from_b * b + b_from_g * g
         if b_from_w is not None:
-            b_new += tl.where(kind == UNIT, b_from_w * w, 0.0)
+            b_new += tl.where(kind == UNIT_NORM, b_from_w * w, 0.0)
         tl.store(buffer + offsets, b_new, mask=mask, eviction_policy=EVICTION)
     return w_new
 
@@ -184,6 +199,6 @@ def in_metric(g, descriptor, rows, columns, row_mask, column_mask, TYPE: tl.cons
         by_row = tl.load(row_factors + rows, mask=row_mask, other=0.0)
         by_column = tl.load(column_factors + columns, mask=column_mask, other=0.0)
         g = g * by_row * by_column
-        if tl.load(descriptor + TWICE) != 0:
+        if tl.load(descriptor + SQUARED) != 0:
             g = g * by_row * by_column
     return g

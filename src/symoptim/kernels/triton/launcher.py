@@ -18,7 +18,7 @@ from torch import Tensor
 
 from symoptim.geometry.tensors import update_dtype
 from symoptim.kernels.backend import Hyperparameters
-from symoptim.kernels.descriptor import BUFFER, COLUMNS, GRADIENT, KIND, PARAMETER, RATE, UNIT
+from symoptim.kernels.descriptor import BUFFER, COLUMNS, GRADIENT, KIND, PARAMETER, RATE, UNIT_NORM
 from symoptim.kernels.triton import columns, rows
 from symoptim.kernels.triton.common import TYPES
 from symoptim.kernels.triton.graph import DeviceConstant, DeviceSlot, keep_alive, record
@@ -63,7 +63,7 @@ class CudaLauncher:
         split, scratch = split_programs(table)
         self.split = DeviceConstant(split, device)
         self.scratch = torch.empty(scratch, dtype=torch.float64, device=device)
-        self.normalizes_split = bool((table[split[:, 0], KIND] == UNIT).any())
+        self.normalizes_split = bool((table[split[:, 0], KIND] == UNIT_NORM).any())
         self.side_stream: torch.cuda.Stream | None = None
         self.host_table = table  # without gradients
         self.others_aligned = bool((table[:, : PARAMETER + 1] % 16 == 0).all())

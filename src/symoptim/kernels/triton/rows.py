@@ -17,23 +17,22 @@ from symoptim.kernels.triton import tiling
 from symoptim.kernels.triton.common import (
     COUNT,
     GROUP,
+    HYPERPARAMETERS,
     INNER,
     KIND,
     NEW,
     NORMAL,
-    NUMBERS,
     OLD,
     PLAIN,
-    RATE,
     SIGN,
-    UNIT,
+    UNIT_NORM,
     WIDTH,
     coefficients,
     in_metric,
     inverse_gradient_scale,
-    inverse_norm,
     load_gradient,
     load_weights,
+    norm_after_step,
     number,
     pointers,
     row_length,
@@ -42,8 +41,6 @@ from symoptim.kernels.triton.common import (
 )
 
 SHORT = tl.constexpr(tiling.SHORT[-1])
-SAFE = tl.constexpr(0.25)  # squared length of a step up to which the new norm follows from sums
-SMALL = tl.constexpr(1e-30)  # squares up to which float32 has few digits left
 EVICT_LAST, EVICT_FIRST = tl.constexpr("evict_last"), tl.constexpr("evict_first")
 
 
@@ -80,7 +77,7 @@ def _step_some_rows(
         w, g, b, buffer, offsets, mask, kind,
         w_from_w, w_from_g, w_from_b, b_from_b, b_from_g, b_from_w, HAS_MOMENTUM,
     )  # fmt: skip
-    if kind == UNIT:
+    if kind == UNIT_NORM:
         w_new = w_new / tl.sqrt(tl.sum(w_new * w_new, 1, keep_dims=True))
     store_weights(weights, parameter, offsets, mask, w_new, PARAM_TYPE)
 
@@ -120,7 +117,7 @@ def step_rows(
     """Step rows that fit in registers, or ``LENGTH`` entries that are no filters."""
     program = programs + 3 * tl.program_id(0)
     descriptor, first = table + WIDTH * tl.load(program), tl.load(program + 1)
-    group = numbers + NUMBERS * tl.load(descriptor + GROUP)
+    group = numbers + HYPERPARAMETERS * tl.load(descriptor + GROUP)
     if HAS_GRAD_SCALE and tl.load(found_inf) != 0:
         return
     unscale = inverse_gradient_scale(grad_scale, TYPE, HAS_GRAD_SCALE)
@@ -159,7 +156,7 @@ def _products(
             mask = offsets < inner
             w = load_weights(weights, parameter, offsets, mask, PARAM_TYPE, EVICTION)
             ww += w * w
-            if kind == UNIT:
+            if kind == UNIT_NORM:
                 g = load_gradient(gradient, offsets, mask, unscale, HAS_GRAD_SCALE, EVICTION)
                 wg += w * g
                 step = new * g
@@ -180,7 +177,7 @@ def step_long_rows(
     """Step one row, in blocks of ``LENGTH`` entries."""
     program = programs + 3 * tl.program_id(0)
     descriptor, first = table + WIDTH * tl.load(program), tl.load(program + 1)
-    group = numbers + NUMBERS * tl.load(descriptor + GROUP)
+    group = numbers + HYPERPARAMETERS * tl.load(descriptor + GROUP)
     if HAS_GRAD_SCALE and tl.load(found_inf) != 0:
         return
     # Of two arrays a cache keeps what it should without a policy, which then costs a tenth.
@@ -189,8 +186,7 @@ def step_long_rows(
     unscale = inverse_gradient_scale(grad_scale, TYPE, HAS_GRAD_SCALE)
     kind, inner = tl.load(descriptor + KIND), row_length(descriptor, ALIGNED)
     weights, parameter, gradient, buffer = pointers(descriptor, first * inner, TYPE, PARAM_TYPE, ALIGNED)
-    rate, sign = number(group, RATE, TYPE), number(group, SIGN, TYPE)
-    old, new = number(group, OLD, TYPE), number(group, NEW, TYPE) * sign
+    old, new = number(group, OLD, TYPE), number(group, NEW, TYPE) * number(group, SIGN, TYPE)
     ww, wg, wb, ss = _products(
         weights, parameter, gradient, buffer, kind, inner, old, new, unscale,
         TYPE, PARAM_TYPE, HAS_MOMENTUM, HAS_GRAD_SCALE, LENGTH, EVICT_LAST if MANY else NORMAL,
@@ -198,11 +194,8 @@ def step_long_rows(
     w_from_w, w_from_g, w_from_b, b_from_b, b_from_g, b_from_w = coefficients(
         kind, ww, wg, wb, group, TYPE, HAS_MOMENTUM
     )
-    a = inverse_norm(ww, TYPE)
-    along = a * (old * wb + new * wg)
-    is_safe = (rate * rate * ss < SAFE) & (ww > SMALL)
-    if (kind == UNIT) & is_safe:
-        norm = tl.sqrt(a * a * ww + rate * rate * tl.maximum(ss - along * along, 0.0))
+    norm, is_safe = norm_after_step(ww, wg, wb, ss, group, TYPE)
+    if (kind == UNIT_NORM) & is_safe:
         w_from_w, w_from_g, w_from_b = w_from_w / norm, w_from_g / norm, w_from_b / norm
     new_ww = tl.zeros((LENGTH,), TYPE)
     for block in range(0, inner, LENGTH):
@@ -218,7 +211,7 @@ def step_long_rows(
         )  # fmt: skip
         new_ww += w_new * w_new
         store_weights(weights, parameter, offsets, mask, w_new, PARAM_TYPE, EVICTION)
-    if (kind == UNIT) & (is_safe == 0):
+    if (kind == UNIT_NORM) & (is_safe == 0):
         norm = tl.sqrt(tl.sum(new_ww, 0))
         for block in range(0, inner, LENGTH):
             offsets = block + tl.arange(0, LENGTH)
