@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
+from symoptim import ScaledSGD
 from symoptim.optim.tensor_snapshot import Change, TensorSnapshot, form_of, has_memory
 
 
@@ -221,3 +222,44 @@ def test_forms_are_the_same_under_autocast_and_when_no_gradient_is_wanted() -> N
     with torch.autocast("cpu", torch.bfloat16):
         assert change(seen, some) is Change.NONE
         assert [*map(form_of, some)] == forms
+
+
+def in_the_same_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """Half as wide a tensor where another one is: what an allocator may give after one was freed."""
+    made = torch.empty(0, dtype=torch.bfloat16)
+    return made.set_(tensor.untyped_storage(), 0, tensor.shape, tensor.stride())
+
+
+SAME_ADDRESS: dict[str, Callable[[list[Any]], None]] = {
+    "a buffer of another precision": lambda some: some.__setitem__(2, in_the_same_memory(some[2])),
+    "a parameter of another precision": lambda some: setattr(
+        some[0], "data", in_the_same_memory(some[0].data)
+    ),
+    "a negated gradient": lambda some: setattr(some[0], "grad", torch._neg_view(some[0].grad)),
+    "a buffer of another shape": lambda some: some.__setitem__(2, some[2].as_strided((2, 4), (4, 1))),
+}
+
+
+@pytest.mark.parametrize("what", SAME_ADDRESS)
+def test_another_tensor_at_the_same_address_is_noticed(what: str) -> None:
+    some = tensors()
+    seen, addresses = snapshot(some), [one.data_ptr() for one in some]
+    SAME_ADDRESS[what](some)
+    assert [one.data_ptr() for one in some] == addresses
+    assert change(seen, some) is Change.OTHER
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_weights_that_change_their_precision_between_steps_are_stepped_as_they_are(momentum: float) -> None:
+    stepped = []
+    for fused in (None, False):
+        weight = nn.Parameter(torch.arange(1.0, 65).reshape(8, 8) / 64)
+        optimizer = ScaledSGD([weight], lr=0.1, momentum=momentum, fused=fused)
+        weight.grad = torch.ones(8, 8)
+        optimizer.step()
+        optimizer.state.clear()
+        weight.grad, weight.data = None, in_the_same_memory(weight.data).copy_(weight.detach().bfloat16())
+        weight.grad = torch.ones(8, 8, dtype=torch.bfloat16)
+        optimizer.step()
+        stepped.append(weight.detach().clone())
+    torch.testing.assert_close(*stepped)

@@ -6,6 +6,7 @@ Every step asks again, so that nothing is stepped where it was: parameters, thei
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from operator import attrgetter, eq
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from symoptim.geometry.tensors import is_distributed
 
 _gradient_of: Callable[[Tensor], Tensor] = attrgetter("grad")
+_device_of: Callable[[Tensor], torch.device] = attrgetter("device")
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -55,12 +57,8 @@ def form_of(tensor: object) -> object:
         return tensor.layout if isinstance(tensor, Tensor) else type(tensor)
     here = local(tensor)
     placed = (tensor.placements, tensor.device_mesh, tensor.shape) if is_distributed(tensor) else None
-    return *_kind_of(tensor), here.shape, here.stride(), placed
-
-
-def _kind_of(tensor: Tensor) -> tuple[object, ...]:
-    """All of a dense tensor but its layout: only another tensor may have another kind."""
-    return type(tensor), tensor.dtype, tensor.device, tensor.is_neg()
+    kind = type(tensor), tensor.dtype, tensor.device, tensor.is_neg()
+    return *kind, here.shape, here.stride(), placed
 
 
 class Change(Enum):
@@ -90,51 +88,64 @@ class TensorSnapshot:
         """Look at the tensors; all parameters have gradients."""
         tensors, gradients = [*parameters, *others], list(map(_gradient_of, parameters))
         self._is_distributed = any(map(is_distributed, [*tensors, *gradients]))
-        self._kind_of = form_of if self._is_distributed else _kind_of
-        self._kinds = list(map(self._kind_of, gradients))
+        self._placed = self._placements(tensors, gradients)
         tensors, gradients = self._here(tensors), self._here(gradients)
-        self._addresses = list(map(Tensor.data_ptr, tensors))
-        self._shapes = list(map(Tensor.size, tensors[: len(parameters)]))
-        self._layouts = _Layouts(tensors)
-        self.gradient_addresses = list(map(Tensor.data_ptr, gradients))
-        self._gradient_layouts = _Layouts(gradients)
+        self._addresses, self._forms = list(map(Tensor.data_ptr, tensors)), _Forms(tensors)
+        self.gradient_addresses, self._gradient_forms = (
+            list(map(Tensor.data_ptr, gradients)),
+            _Forms(gradients),
+        )
+        self._devices = list(map(_device_of, gradients))
 
     def change(self, parameters: Sequence[Tensor], others: Iterable[Tensor]) -> Change:
         """What has happened; gradients of the same form are expected from now on where they are now."""
         tensors, gradients = [*parameters, *others], list(map(_gradient_of, parameters))
         try:
-            here, gradients_here = self._here(tensors), self._here(gradients)
-            if list(map(Tensor.data_ptr, here)) != self._addresses or not self._layouts.hold(here):
+            if self._is_distributed and self._placements(tensors, gradients) != self._placed:
                 return Change.OTHER
-            if not all(map(eq, map(Tensor.size, here), self._shapes)):
+            tensors, gradients = self._here(tensors), self._here(gradients)
+            if list(map(Tensor.data_ptr, tensors)) != self._addresses or not self._forms.hold(tensors):
                 return Change.OTHER
-            addresses = list(map(Tensor.data_ptr, gradients_here))
-            if not self._gradient_layouts.hold(gradients_here):
+            addresses = list(map(Tensor.data_ptr, gradients))
+            if not self._gradient_forms.hold(gradients):
                 return Change.OTHER
         except (AttributeError, TypeError, RuntimeError):  # None, sparse, or a subclass without memory
             return Change.OTHER
         if addresses == self.gradient_addresses:
             return Change.NONE
-        if not all(map(eq, map(self._kind_of, gradients), self._kinds)):
+        if list(map(_device_of, gradients)) != self._devices:
             return Change.OTHER
-        if not all(one.untyped_storage().nbytes() or not one.numel() for one in gradients_here):
+        if not all(one.untyped_storage().nbytes() or not one.numel() for one in gradients):
             return Change.OTHER  # their memory has been freed
         self.gradient_addresses = addresses
         return Change.GRADIENTS
+
+    def _placements(self, tensors: Iterable[object], gradients: Iterable[object]) -> list[object]:
+        """How tensors are spread over processes, if any is."""
+        return list(map(form_of, [*tensors, *gradients])) if self._is_distributed else []
 
     def _here(self, tensors: list[Tensor]) -> list[Tensor]:
         return list(map(local, tensors)) if self._is_distributed else tensors
 
 
-class _Layouts:
-    """Strides and numbers of entries, compared one by one: new tuples would set off the garbage collector.
+class _Forms:
+    """What kernels take for granted of tensors at known addresses.
 
-    Shapes, which take as long as both, are compared for parameters alone: gradients and state have them too.
+    Memory that was freed may come back with another type, so all of it is asked in every step; one by one, as
+    lists of new tuples would set off the garbage collector.
     """
 
+    _asked: tuple[Callable[[Any], object], ...] = (
+        Tensor.size,
+        Tensor.stride,
+        attrgetter("dtype"),
+        Tensor.is_neg,
+        type,
+    )
+
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._strides, self._entries = list(map(Tensor.stride, tensors)), list(map(Tensor.numel, tensors))
+        self._answers = [list(map(ask, tensors)) for ask in self._asked]
 
     def hold(self, tensors: Sequence[Tensor]) -> bool:
-        are_alike = all(map(eq, map(Tensor.stride, tensors), self._strides))
-        return are_alike and list(map(Tensor.numel, tensors)) == self._entries
+        both = zip(self._asked, self._answers, strict=True)
+        return all(all(map(eq, map(ask, tensors), known)) for ask, known in both)

@@ -55,7 +55,16 @@ def reproduce(
 
     Raises:
         OptionError: an option breaks a rule; nothing has been done yet.
+        ModuleNotFoundError: the packages of the extra ``paper`` are not installed.
     """
+    try:
+        import numpy as np  # noqa: F401 - before torch, which warns where there is none
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "reproducing the paper needs numpy and other packages of the extra paper: in a clone, "
+            "pip install '.[paper]'",
+            name="numpy",
+        ) from error
     folder = None if out is None else Path(out)
     if name == "architectures":
         where = folder or Path("results") / name

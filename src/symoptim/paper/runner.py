@@ -170,6 +170,10 @@ class Progress(NamedTuple):
     skipped: int = 0
     """Work that takes no time: it was done before, or is not needed."""
 
+    def __str__(self) -> str:
+        done = (self.work_done + self.skipped) / self.work if self.work else 0.0
+        return f"{done:4.0%}, {self.runs_done} of {self.runs} runs, {self.title}"
+
 
 Watch = Callable[[Progress], None]
 
