@@ -93,10 +93,10 @@ def kernel_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
 ACROSS = 128  # neighboring entries of a filter that a program on a CUDA device has
 
 
-def unsupported_layout_reason(device: torch.device, lay: FilterLayout) -> str | None:
+def unsupported_layout_reason(device: torch.device, layout: FilterLayout) -> str | None:
     """Why filters that lie like this cannot be stepped by a kernel on that device, or None if they can."""
-    if device.type == "cuda" and lay.outer > 1 and lay.inner > ACROSS:
-        return f"its filters lie in {lay.outer} pieces of {lay.inner} entries, more than {ACROSS}"
+    if device.type == "cuda" and layout.outer > 1 and layout.inner > ACROSS:
+        return f"its filters lie in {layout.outer} pieces of {layout.inner} entries, more than {ACROSS}"
     return None
 
 

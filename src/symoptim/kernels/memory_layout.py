@@ -73,7 +73,7 @@ def filter_layout(tensor: Tensor, axis: int | None) -> FilterLayout:
         axis: the axis that counts filters, if any.
 
     Returns:
-        The lay.
+        The layout.
 
     >>> import torch
     >>> weight = torch.zeros(5, 3, 2, 2)

@@ -7,6 +7,7 @@
 
 import logging
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -58,7 +59,7 @@ def reproduce(
         ModuleNotFoundError: the packages of the extra ``paper`` are not installed.
     """
     try:
-        import numpy as np  # noqa: F401 - before torch, which warns where there is none
+        import_module("numpy")  # before torch, which warns where there is none
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "reproducing the paper needs numpy and other packages of the extra paper: in a clone, "

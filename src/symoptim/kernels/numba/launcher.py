@@ -56,11 +56,11 @@ class CpuLauncher:
 
 def _step_chunks(number: int, row: list[int], size: int) -> Iterator[Chunk]:
     """Chunks of a tensor to be stepped."""
-    lay = FilterLayout(*row[OUTER : INNER + 1])
-    if not lay.length:
+    layout = FilterLayout(*row[OUTER : INNER + 1])
+    if not layout.length:
         return iter(())
     if row[KIND] == PLAIN and not row[COLUMNS]:
-        return chunks(number, lay.inner, size, entries=1)
-    if lay.outer == 1:
-        return chunks(number, lay.filters, size // lay.inner, entries=lay.length)
-    return chunks(number, lay.filters, WIDTH // lay.inner, entries=lay.length)
+        return chunks(number, layout.inner, size, entries=1)
+    if layout.outer == 1:
+        return chunks(number, layout.filters, size // layout.inner, entries=layout.length)
+    return chunks(number, layout.filters, WIDTH // layout.inner, entries=layout.length)

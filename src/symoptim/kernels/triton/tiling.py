@@ -70,14 +70,14 @@ def row_programs(table: Tensor) -> dict[RowTiling, Tensor]:
     """Tensor, first row or entry, and length of rows, of programs of :mod:`.rows`."""
     programs: dict[RowTiling, list[Tensor]] = {}
     for number, row in enumerate(table_rows(table)):
-        lay = FilterLayout(*row[OUTER : INNER + 1])
-        if is_split(row) or not lay.inner:
+        layout = FilterLayout(*row[OUTER : INNER + 1])
+        if is_split(row) or not layout.inner:
             continue
-        count, height, length, tiling = lay.filters, 1, 0, row_tiling(lay.inner, _reread(row))
+        count, height, length, tiling = layout.filters, 1, 0, row_tiling(layout.inner, _reread(row))
         if row[KIND] == PLAIN and not row[ROWS]:
-            count, height, tiling = lay.inner, SHORT[-1], RowTiling(True, SHORT[-1], WARPS, tiling.is_even)
-        elif lay.inner <= SHORT[-1]:
-            length = next(length for length in SHORT if lay.inner <= length)
+            count, height, tiling = layout.inner, SHORT[-1], RowTiling(True, SHORT[-1], WARPS, tiling.is_even)
+        elif layout.inner <= SHORT[-1]:
+            length = next(length for length in SHORT if layout.inner <= length)
             height = SHORT[-1] // length
         starts = torch.arange(0, count, height, device="cpu")
         columns = [torch.full_like(starts, number), starts, torch.full_like(starts, length)]
@@ -133,9 +133,9 @@ def split_programs(table: Tensor) -> tuple[Tensor, int]:
     for number, row in enumerate(table_rows(table)):
         if not is_split(row):
             continue
-        lay = FilterLayout(*row[OUTER : INNER + 1])
-        least, most = (LINES, SEGMENTS[0]) if lay.outer > 1 else (4 * LINES, SEGMENTS[1])
-        for base, stride, columns, end, inner in _blocks(lay):
+        layout = FilterLayout(*row[OUTER : INNER + 1])
+        least, most = (LINES, SEGMENTS[0]) if layout.outer > 1 else (4 * LINES, SEGMENTS[1])
+        for base, stride, columns, end, inner in _blocks(layout):
             total = -(-(end - base) // stride)
             lines = max(least, -(-total // most))
             segments = -(-total // lines)
@@ -147,14 +147,14 @@ def split_programs(table: Tensor) -> tuple[Tensor, int]:
     return torch.tensor(programs, dtype=torch.int64).reshape(-1, SPLIT_FIELDS), scratch
 
 
-def _blocks(lay: FilterLayout) -> list[tuple[int, int, int, int, int]]:
+def _blocks(layout: FilterLayout) -> list[tuple[int, int, int, int, int]]:
     """Filters that programs share: first entry, distance of lines, columns, end, neighbors of one filter."""
-    if lay.outer == 1:  # a very long row is cut into lines
-        ends = range(lay.inner, lay.filters * lay.inner + 1, lay.inner)
-        return [(end - lay.inner, ACROSS, ACROSS, end, ACROSS) for end in ends]
-    width, across = lay.filters * lay.inner, ACROSS // lay.inner * lay.inner  # whole filters
-    end = lay.outer * width
-    return [(base, width, min(across, width - base), end, lay.inner) for base in range(0, width, across)]
+    if layout.outer == 1:  # a very long row is cut into lines
+        ends = range(layout.inner, layout.filters * layout.inner + 1, layout.inner)
+        return [(end - layout.inner, ACROSS, ACROSS, end, ACROSS) for end in ends]
+    width, across = layout.filters * layout.inner, ACROSS // layout.inner * layout.inner  # whole filters
+    end = layout.outer * width
+    return [(base, width, min(across, width - base), end, layout.inner) for base in range(0, width, across)]
 
 
 def norm_chunks(row: list[int]) -> int:
