@@ -17,7 +17,7 @@ import triton.language as tl
 from symoptim.kernels import descriptor
 
 SCALED = tl.constexpr(descriptor.SCALED)
-UNIT_NORM = tl.constexpr(descriptor.UNIT)
+UNIT_NORM = tl.constexpr(descriptor.UNIT_NORM)
 
 
 @triton.jit
