@@ -17,6 +17,7 @@ from symoptim.paper.runner import Recorder, interleave, train
 from symoptim.paper.table2.experiment import Table2, chosen_rates
 from symoptim.paper.table2.protocol import Protocol
 from symoptim.paper.table2.runs import Shape, selection_runs
+from tests.support.sampling import one_in
 from tests.support.small import small_data
 from tests.support.watchers import Counter
 from tests.support.written import everything, runs_of, set_checkpoints
@@ -75,7 +76,7 @@ def test_full_runs_start_at_the_rate_their_selection_chose(undisturbed: Path) ->
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e9], ids=["checkpoint after every epoch", "no checkpoint"])
-@pytest.mark.parametrize("patience", [1, 3, 7, 8])
+@pytest.mark.parametrize("patience", one_in(2, [1, 3, 7, 8]))
 def test_interrupted_and_taken_up_again_the_records_are_the_same(
     undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, patience: int
 ) -> None:
