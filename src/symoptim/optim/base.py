@@ -14,8 +14,8 @@ from symoptim.geometry.tensors import update_dtype
 from symoptim.metric.factor_buffers import RowColumnFactors
 from symoptim.optim.amp import LossScaling, loss_scaling, supports_loss_scaling
 from symoptim.optim.checkpoint import loading
-from symoptim.optim.clip import TRAINERS, Clipping, gradients_of, not_compiled, shorten
-from symoptim.optim.functional import Factors, Job, device_rate, options_for, step_batch, write
+from symoptim.optim.clip import TRAINERS, Clipping, gradients_of, shorten
+from symoptim.optim.functional import Factors, Job, device_rate, not_compiled, options_for, step_batch, write
 from symoptim.optim.fused import FusedSteps, hyperparameters_of
 from symoptim.optim.fused_support import require_kernels
 from symoptim.optim.master_weights import State, make_state, require_same_shapes, restore_precision, state_of

@@ -1,8 +1,8 @@
 """Clip gradients by a length that no rescaling changes."""
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar, cast
+from collections.abc import Iterable
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
@@ -15,13 +15,6 @@ from symoptim.optim.amp import loss_scaling
 from symoptim.optim.functional import Factors, times
 from symoptim.optim.master_weights import State
 from symoptim.optim.validation import check_gradients, zero_redundancy_optimizer
-
-Step = TypeVar("Step", bound=Callable[..., object])
-
-
-def not_compiled(step: Step) -> Step:
-    """The same step, which ``torch.compile`` leaves as it is: compiled it is no faster than kernels."""
-    return cast("Step", torch.compiler.disable(step))  # pyright: ignore[reportUnknownMemberType]
 
 
 class HasScales(Protocol):

@@ -4,8 +4,8 @@ Both call the same pure step. A batch axis is all it takes to step a stack of eq
 the ``foreach`` way is no second implementation: fewer, larger operations for one more copy of the data.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -17,6 +17,13 @@ from symoptim.optim.validation import Group
 from symoptim.routing import axes_of
 from symoptim.updates.catalog import Update
 from symoptim.updates.step import Rate, StepOptions, step
+
+Step = TypeVar("Step", bound=Callable[..., object])
+
+
+def not_compiled(step: Step) -> Step:
+    """The same step, which ``torch.compile`` leaves as it is: compiled it is no faster than kernels."""
+    return cast("Step", torch.compiler.disable(step))  # pyright: ignore[reportUnknownMemberType]
 
 
 def write(target: Tensor, value: Tensor) -> None:

@@ -27,9 +27,9 @@ from symoptim.geometry.tensors import replicated_like, update_dtype
 from symoptim.metric.gauge import Gauge, Pooled
 from symoptim.optim.base import GeometricSGD
 from symoptim.optim.checkpoint import loading
-from symoptim.optim.clip import Clipping, gradients_of, not_compiled, require_length, shorten
+from symoptim.optim.clip import Clipping, gradients_of, require_length, shorten
 from symoptim.optim.full_metric_sgd import InModelMetric, require_trainable
-from symoptim.optim.functional import Factors, filter_norms, write
+from symoptim.optim.functional import Factors, filter_norms, not_compiled, write
 from symoptim.optim.master_weights import State
 from symoptim.optim.model_metric import ModelMetric
 from symoptim.optim.validation import (
